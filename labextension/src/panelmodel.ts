@@ -71,22 +71,22 @@ export type Panel = Pick<PanelModel, "store" | "scope" | "request" | "notify" | 
 /** The panel's side of the panel protocol: state, requests and logs. */
 export class PanelModel {
   readonly store = new Store<PanelState>(INITIAL_STATE);
-  private readonly pending = new Map<number, PendingRequest>();
-  private readonly subscriptions = new Map<string, Subscription>();
-  private readonly unsubscribe: Unsubscribe[];
+  readonly #pending = new Map<number, PendingRequest>();
+  readonly #subscriptions = new Map<string, Subscription>();
+  readonly #unsubscribe: Unsubscribe[];
   // Views of one widget share its comm, so each starts from a random id and ignores the others' replies.
-  private nextId = Math.floor(Math.random() * 2 ** 40);
-  private seq = -1;
+  #nextId = Math.floor(Math.random() * 2 ** 40);
+  #seq = -1;
   /** A snapshot was requested; patches that arrive before it are ignored. */
-  private awaitsSnapshot = true;
+  #awaitsSnapshot = true;
 
   constructor(
     private readonly transport: Transport,
     readonly scope: Scope,
   ) {
-    this.unsubscribe = [
-      transport.onMessage((message) => this.receive(message)),
-      transport.onState((connection) => this.connectionChanged(connection)),
+    this.#unsubscribe = [
+      transport.onMessage((message) => this.#receive(message)),
+      transport.onState((connection) => this.#connectionChanged(connection)),
     ];
   }
 
@@ -97,12 +97,12 @@ export class PanelModel {
   request<V extends Verb>(verb: V, fields: Verbs[V][0]): Promise<Verbs[V][1]> {
     const { connection } = this.store.get();
     if (connection.state === "closed") return Promise.reject(new KernelError({ message: connection.reason }));
-    const id = this.nextId++;
+    const id = this.#nextId++;
     return new Promise((resolve, reject) => {
       const slowTimer = OPEN_ENDED.has(verb)
         ? undefined
         : setTimeout(() => this.store.set({ waiting: true }), SLOW_REPLY_DELAY);
-      this.pending.set(id, { resolve: resolve as (value: unknown) => void, reject, slowTimer });
+      this.#pending.set(id, { resolve: resolve as (value: unknown) => void, reject, slowTimer });
       this.transport.send({ kind: "intent", id, do: verb, ...fields } as Intent);
     });
   }
@@ -119,137 +119,137 @@ export class PanelModel {
 
   /** The received rows of a server's log or messages. */
   rows<Name extends StreamName>(name: Name, server: string): RowBuffer<Streams[Name]> {
-    return this.subscription(name, server).buffer;
+    return this.#subscription(name, server).buffer;
   }
 
   /** Follow a server's log or messages; the listener runs after each batch. */
   follow(name: StreamName, server: string, listener: () => void): Unsubscribe {
-    const subscription = this.subscription(name, server);
+    const subscription = this.#subscription(name, server);
     subscription.listeners.add(listener);
-    if (subscription.watchers++ === 0) this.requestRows(subscription, true);
+    if (subscription.watchers++ === 0) this.#requestRows(subscription, true);
     return () => {
       subscription.listeners.delete(listener);
       if (--subscription.watchers > 0) return;
-      this.requestRows(subscription, false);
+      this.#requestRows(subscription, false);
       if (name === "protocol") subscription.buffer.clear();
     };
   }
 
   close(): void {
-    for (const leave of this.unsubscribe) leave();
-    this.rejectAll(connectionEnded());
+    for (const leave of this.#unsubscribe) leave();
+    this.#rejectAll(connectionEnded());
   }
 
-  private subscription<Name extends StreamName>(name: Name, server: string): Subscription<Name> {
+  #subscription<Name extends StreamName>(name: Name, server: string): Subscription<Name> {
     const key = `${name} ${server}`;
-    let found = this.subscriptions.get(key);
+    let found = this.#subscriptions.get(key);
     if (!found) {
       found = { name, server, buffer: new RowBuffer(MAX_ROWS[name]), listeners: new Set(), watchers: 0 };
-      this.subscriptions.set(key, found);
+      this.#subscriptions.set(key, found);
     }
     return found as Subscription<Name>;
   }
 
-  private requestRows({ name, server, buffer }: Subscription, on: boolean): void {
+  #requestRows({ name, server, buffer }: Subscription, on: boolean): void {
     if (this.store.get().connection.state === "closed") return;
     const since = buffer.last;
     // A removed server has no log; ignore the error.
     this.request(name, { server, on, ...(on && since !== undefined && { since }) }).catch(() => undefined);
   }
 
-  private connectionChanged(connection: ConnectionState): void {
+  #connectionChanged(connection: ConnectionState): void {
     const before = this.store.get().connection.state;
     this.store.set({ connection });
-    if (connection.state === "closed") this.rejectAll(connection.reason);
+    if (connection.state === "closed") this.#rejectAll(connection.reason);
     else if (before === "closed" || before === "connecting") {
-      if (connection.state !== "connecting") this.sendHello();
+      if (connection.state !== "connecting") this.#sendHello();
     }
   }
 
-  private sendHello(): void {
-    this.awaitsSnapshot = true;
+  #sendHello(): void {
+    this.#awaitsSnapshot = true;
     const { client, server, wants = ["servers", "calls", "questions"], cells } = this.scope;
     const own = { ...(server !== undefined && { server }), ...(cells && { cells: true }) };
     this.transport.send({ kind: "hello", version: VERSION, client, wants, ...own });
   }
 
-  private async replyWithCells(message: CellRequest): Promise<void> {
+  async #replyWithCells(message: CellRequest): Promise<void> {
     const reply = await this.scope.cells?.(message).catch((error: unknown) => ({ problem: String(error) }));
     // The kernel may have stopped waiting for the reply.
     await this.request("cells", { request: message.id, ...reply }).catch(() => undefined);
   }
 
-  private receive(message: FromKernel): void {
+  #receive(message: FromKernel): void {
     switch (message.kind) {
       case "hello":
-        return this.receiveHello(message);
+        return this.#receiveHello(message);
       case "snapshot":
-        return this.applySnapshot(message.seq, message.state);
+        return this.#applySnapshot(message.seq, message.state);
       case "patch":
-        return this.applyPatch(message);
+        return this.#applyPatch(message);
       case "reply":
-        return this.receiveReply(message);
+        return this.#receiveReply(message);
       case "result":
         return this.store.set({ results: withResult(this.store.get().results, message) });
       case "log":
-        return this.receiveRows(this.subscriptions.get(`logs ${message.server}`), message);
+        return this.#receiveRows(this.#subscriptions.get(`logs ${message.server}`), message);
       case "protocol":
-        return this.receiveRows(this.subscriptions.get(`protocol ${message.server}`), message);
+        return this.#receiveRows(this.#subscriptions.get(`protocol ${message.server}`), message);
       case "history":
         return this.store.set({ finishedCalls: message.over });
       case "cells":
-        return void this.replyWithCells(message);
+        return void this.#replyWithCells(message);
       case "mark":
         return this.transport.send({ kind: "read", sent: message.sent });
     }
   }
 
-  private receiveHello(hello: NonNullable<PanelState["hello"]>): void {
+  #receiveHello(hello: NonNullable<PanelState["hello"]>): void {
     const { hello: before, helloCount } = this.store.get();
     this.store.set({ hello, helloCount: helloCount + 1 });
     if (before && before.kernel !== hello.kernel) {
       this.store.set({ results: {} });
-      for (const { buffer } of this.subscriptions.values()) buffer.clear();
+      for (const { buffer } of this.#subscriptions.values()) buffer.clear();
     }
-    for (const each of this.subscriptions.values()) if (each.watchers) this.requestRows(each, true);
+    for (const each of this.#subscriptions.values()) if (each.watchers) this.#requestRows(each, true);
   }
 
-  private applySnapshot(seq: number, state: StateRows): void {
-    this.seq = seq;
-    this.awaitsSnapshot = false;
+  #applySnapshot(seq: number, state: StateRows): void {
+    this.#seq = seq;
+    this.#awaitsSnapshot = false;
     this.store.set({ servers: state.servers, calls: state.calls, questions: state.questions, synced: true });
   }
 
-  private applyPatch(patch: Patch): void {
-    if (this.awaitsSnapshot || patch.seq <= this.seq) return;
-    if (patch.seq !== this.seq + 1) return this.sendHello();
-    this.seq = patch.seq;
+  #applyPatch(patch: Patch): void {
+    if (this.#awaitsSnapshot || patch.seq <= this.#seq) return;
+    if (patch.seq !== this.#seq + 1) return this.#sendHello();
+    this.#seq = patch.seq;
     this.store.set(withPatch(this.store.get(), patch));
   }
 
-  private receiveReply(reply: SuccessReply | FailureReply): void {
-    const pending = reply.id === null ? undefined : this.pending.get(reply.id);
+  #receiveReply(reply: SuccessReply | FailureReply): void {
+    const pending = reply.id === null ? undefined : this.#pending.get(reply.id);
     if (reply.id === null || !pending) return;
-    this.removePending(reply.id, pending);
+    this.#removePending(reply.id, pending);
     if (reply.ok) pending.resolve(reply.value);
     else pending.reject(new KernelError(reply.error));
   }
 
-  private receiveRows(subscription: Subscription | undefined, batch: LogBatch | MessageBatch): void {
+  #receiveRows(subscription: Subscription | undefined, batch: LogBatch | MessageBatch): void {
     if (!subscription) return;
     (subscription.buffer as RowBuffer<LogRow | MessageRow>).add(batch);
     for (const listener of subscription.listeners) listener();
   }
 
-  private removePending(id: number, pending: PendingRequest): void {
+  #removePending(id: number, pending: PendingRequest): void {
     clearTimeout(pending.slowTimer);
-    this.pending.delete(id);
+    this.#pending.delete(id);
     if (this.store.get().waiting) this.store.set({ waiting: false });
   }
 
-  private rejectAll(reason: string): void {
-    for (const [id, pending] of [...this.pending]) {
-      this.removePending(id, pending);
+  #rejectAll(reason: string): void {
+    for (const [id, pending] of [...this.#pending]) {
+      this.#removePending(id, pending);
       pending.reject(new KernelError({ message: reason }));
     }
   }

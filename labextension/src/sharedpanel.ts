@@ -10,15 +10,15 @@ import type { Unsubscribe } from "./transport";
 /** A panel that shares another's connection and state but has its own navigation and notices. */
 export class SharedPanel implements Panel {
   readonly store = new Store<PanelState>(INITIAL_STATE);
-  private readonly unsubscribe: Unsubscribe;
-  private lastState: StateRows = INITIAL_STATE;
+  readonly #unsubscribe: Unsubscribe;
+  #lastState: StateRows = INITIAL_STATE;
 
   constructor(
     private readonly main: Panel,
     readonly scope: Scope,
   ) {
-    this.update();
-    this.unsubscribe = main.store.subscribe(() => this.update());
+    this.#update();
+    this.#unsubscribe = main.store.subscribe(() => this.#update());
   }
 
   request<V extends Verb>(verb: V, fields: Verbs[V][0]): Promise<Verbs[V][1]> {
@@ -42,10 +42,10 @@ export class SharedPanel implements Panel {
   }
 
   close(): void {
-    this.unsubscribe();
+    this.#unsubscribe();
   }
 
-  private update(): void {
+  #update(): void {
     const {
       navigation: _looking,
       adding: _adding,
@@ -54,16 +54,16 @@ export class SharedPanel implements Panel {
       ...shared
     } = this.main.store.get();
     const { server, card } = this.scope;
-    const ofServer = server === undefined ? {} : this.forServer(shared, server);
+    const ofServer = server === undefined ? {} : this.#forServer(shared, server);
     const ofCard =
       card === undefined ? {} : { questions: filterValues(shared.questions, (one) => cardOf(one) === card) };
-    this.lastState = shared;
+    this.#lastState = shared;
     this.store.set({ ...shared, ...ofServer, ...ofCard });
   }
 
   /** Filter the state by server. Unchanged parts keep their identity. */
-  private forServer(now: StateRows, server: string): StateRows {
-    const { lastState } = this;
+  #forServer(now: StateRows, server: string): StateRows {
+    const lastState = this.#lastState;
     const before = this.store.get();
     return {
       servers:

@@ -103,7 +103,7 @@ const MAX_RESULTS = 50;
 
 /** An observable value. */
 export class Store<S extends object> {
-  private readonly listeners = new Set<() => void>();
+  readonly #listeners = new Set<() => void>();
 
   constructor(private value: S) {}
 
@@ -111,12 +111,12 @@ export class Store<S extends object> {
 
   set(change: Partial<S>): void {
     this.value = { ...this.value, ...change };
-    for (const listener of [...this.listeners]) listener();
+    for (const listener of [...this.#listeners]) listener();
   }
 
   subscribe = (listener: () => void): Unsubscribe => {
-    this.listeners.add(listener);
-    return () => this.listeners.delete(listener);
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   };
 }
 

@@ -64,11 +64,11 @@ type Params = { [key: string]: unknown };
 export class Bridge {
   /** The display modes that the app declares; null before it has. */
   modes: readonly DisplayMode[] | null = null;
-  private isInitialized = false;
-  private hasInput = false;
-  private hasEnd = false;
-  private open = 0;
-  private finishTeardown: (() => void) | null = null;
+  #isInitialized = false;
+  #hasInput = false;
+  #hasEnd = false;
+  #open = 0;
+  #finishTeardown: (() => void) | null = null;
 
   constructor(
     private readonly host: AppHost,
@@ -84,18 +84,18 @@ export class Bridge {
   /** Tell the app what has become of its call. */
   update(call: Call): void {
     this.call = call;
-    if (this.isInitialized) this.deliver();
+    if (this.#isInitialized) this.#deliver();
   }
 
   receive(message: Message): void {
     const { id, method } = message;
     if (method === undefined) {
-      if (id === TEARDOWN) this.finishTeardown?.();
+      if (id === TEARDOWN) this.#finishTeardown?.();
       return;
     }
     const params = isObject(message.params) ? message.params : {};
-    if (id === undefined) return this.handleNotification(method, params);
-    this.answer(method, params).then(
+    if (id === undefined) return this.#handleNotification(method, params);
+    this.#answer(method, params).then(
       (result) => this.send({ jsonrpc: "2.0", id, result }),
       (error: unknown) => {
         const code = error instanceof Refusal ? error.code : DENIED;
@@ -106,63 +106,63 @@ export class Bridge {
 
   /** Tell the app that a part of the host context has changed. */
   contextChanged(change: { [key: string]: unknown }): void {
-    if (this.isInitialized) this.notify("ui/notifications/host-context-changed", change);
+    if (this.#isInitialized) this.#notify("ui/notifications/host-context-changed", change);
   }
 
   /** Ask the app to end; resolves when it has ended, or after `TEARDOWN_TIMEOUT`. */
   async teardown(reason: string): Promise<void> {
-    if (!this.isInitialized) return;
+    if (!this.#isInitialized) return;
     await new Promise<void>((resolve) => {
-      this.finishTeardown = resolve;
+      this.#finishTeardown = resolve;
       setTimeout(resolve, TEARDOWN_TIMEOUT);
       this.send({ jsonrpc: "2.0", id: TEARDOWN, method: "ui/resource-teardown", params: { reason } });
     });
   }
 
   /** Send what the app does not have yet, in the order that the extension demands. */
-  private deliver(): void {
+  #deliver(): void {
     const { partial, input, result, cancelled } = this.call;
     if (!isKnown(input)) {
-      if (isKnown(partial)) this.notify("ui/notifications/tool-input-partial", { arguments: partial });
-    } else if (!this.hasInput) {
-      this.hasInput = true;
-      this.notify("ui/notifications/tool-input", { arguments: input });
+      if (isKnown(partial)) this.#notify("ui/notifications/tool-input-partial", { arguments: partial });
+    } else if (!this.#hasInput) {
+      this.#hasInput = true;
+      this.#notify("ui/notifications/tool-input", { arguments: input });
     }
-    if (this.hasEnd || !this.isOver) return;
-    this.hasEnd = true;
-    if (isKnown(result)) this.notify("ui/notifications/tool-result", result);
-    else this.notify("ui/notifications/tool-cancelled", { reason: cancelled });
+    if (this.#hasEnd || !this.isOver) return;
+    this.#hasEnd = true;
+    if (isKnown(result)) this.#notify("ui/notifications/tool-result", result);
+    else this.#notify("ui/notifications/tool-cancelled", { reason: cancelled });
   }
 
-  private notify(method: string, params: unknown): void {
+  #notify(method: string, params: unknown): void {
     this.send({ jsonrpc: "2.0", method, params });
   }
 
-  private handleNotification(method: string, params: Params): void {
+  #handleNotification(method: string, params: Params): void {
     switch (method) {
       case "ui/notifications/initialized":
-        if (this.isInitialized) return;
-        this.isInitialized = true;
-        this.hasInput = this.hasEnd = false;
-        return this.deliver();
+        if (this.#isInitialized) return;
+        this.#isInitialized = true;
+        this.#hasInput = this.#hasEnd = false;
+        return this.#deliver();
       case "ui/notifications/size-changed":
         if (typeof params["height"] === "number" && params["height"] >= 0) this.host.resize(params["height"]);
         return;
       case "ui/notifications/request-teardown":
         return this.host.teardown();
       case "notifications/message":
-        this.forward(method, params).catch(() => undefined);
+        this.#forward(method, params).catch(() => undefined);
     }
   }
 
-  private async answer(method: string, params: Params): Promise<unknown> {
+  async #answer(method: string, params: Params): Promise<unknown> {
     switch (method) {
       case "ui/initialize":
-        return this.initialize(params);
+        return this.#initialize(params);
       case "ping":
         return {};
       case "ui/request-display-mode":
-        return { mode: this.displayMode(params["mode"]) };
+        return { mode: this.#displayMode(params["mode"]) };
       case "ui/open-link":
         return granted(await this.host.openLink(webAddress(params["url"])));
       case "ui/message":
@@ -170,14 +170,14 @@ export class Bridge {
       case "ui/download-file":
         return granted(await this.host.download(filesOf(params["contents"])));
       default:
-        return this.forward(method, params);
+        return this.#forward(method, params);
     }
   }
 
-  private initialize(params: Params): unknown {
+  #initialize(params: Params): unknown {
     const { availableDisplayModes: modes } = isObject(params["appCapabilities"]) ? params["appCapabilities"] : {};
     this.modes = Array.isArray(modes) ? DISPLAY_MODES.filter((mode) => modes.includes(mode)) : DISPLAY_MODES;
-    this.isInitialized = false;
+    this.#isInitialized = false;
     this.host.initialized();
     return {
       protocolVersion: PROTOCOL_VERSION,
@@ -187,25 +187,25 @@ export class Bridge {
     };
   }
 
-  private displayMode(wanted: unknown): DisplayMode {
+  #displayMode(wanted: unknown): DisplayMode {
     const mode = DISPLAY_MODES.find((each) => each === wanted);
     if (!mode) throw new Refusal("the display mode must be inline, fullscreen or pip");
     return this.host.setMode(mode);
   }
 
   /** Forward a request to the kernel, which allows only a few methods. */
-  private async forward(method: string, params: Params): Promise<unknown> {
+  async #forward(method: string, params: Params): Promise<unknown> {
     if (new Blob([JSON.stringify(params)]).size > MAX_REQUEST) {
       throw new Refusal("a request may have at most 7.5 MB");
     }
-    if (this.open >= MAX_OPEN) throw new Refusal("at most 50 requests may be open", DENIED);
-    this.open++;
+    if (this.#open >= MAX_OPEN) throw new Refusal("at most 50 requests may be open", DENIED);
+    this.#open++;
     try {
       const { result, error, code } = await this.host.request(method, params);
       if (code) throw new Refusal(error, code);
       return result;
     } finally {
-      this.open--;
+      this.#open--;
     }
   }
 }

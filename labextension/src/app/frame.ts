@@ -57,13 +57,13 @@ const NOISE_INTERVAL = 10_000;
 
 export class AppFrame {
   readonly element = document.createElement("iframe");
-  private port: MessagePort | null = null;
-  private readyTimer: ReturnType<typeof setTimeout> | undefined;
-  private pingTimer: ReturnType<typeof setInterval> | undefined;
-  private lastPong = 0;
-  private noise = 0;
-  private noiseStart = 0;
-  private isClosed = false;
+  #port: MessagePort | null = null;
+  #readyTimer: ReturnType<typeof setTimeout> | undefined;
+  #pingTimer: ReturnType<typeof setInterval> | undefined;
+  #lastPong = 0;
+  #noise = 0;
+  #noiseStart = 0;
+  #isClosed = false;
 
   constructor(
     private readonly page: PageContent,
@@ -75,74 +75,74 @@ export class AppFrame {
     if (page.allow) element.setAttribute("allow", page.allow);
     element.title = page.title;
     element.className = "ipymcp-app-frame";
-    window.addEventListener("message", this.receive);
-    if (page.url === null) this.useOwnDocument();
+    window.addEventListener("message", this.#receive);
+    if (page.url === null) this.#useOwnDocument();
     else {
       element.src = page.url;
-      this.readyTimer = setTimeout(() => this.useOwnDocument(), READY_TIMEOUT);
+      this.#readyTimer = setTimeout(() => this.#useOwnDocument(), READY_TIMEOUT);
     }
   }
 
   send(message: Message): void {
-    this.port?.postMessage({ message: JSON.stringify(message) });
+    this.#port?.postMessage({ message: JSON.stringify(message) });
   }
 
   /** Set the color scheme of the frame. Browsers draw an opaque background behind a page with another color scheme. */
   setScheme(scheme: "light" | "dark"): void {
     this.element.style.colorScheme = scheme;
-    this.port?.postMessage({ scheme });
+    this.#port?.postMessage({ scheme });
   }
 
   close(): void {
-    this.isClosed = true;
-    clearTimeout(this.readyTimer);
-    clearInterval(this.pingTimer);
-    window.removeEventListener("message", this.receive);
-    this.port?.close();
+    this.#isClosed = true;
+    clearTimeout(this.#readyTimer);
+    clearInterval(this.#pingTimer);
+    window.removeEventListener("message", this.#receive);
+    this.#port?.close();
     this.element.remove();
   }
 
-  private useOwnDocument(): void {
+  #useOwnDocument(): void {
     this.element.removeAttribute("src");
     this.element.srcdoc = this.page.frame;
   }
 
-  private stop(reason: StopReason): void {
-    if (this.isClosed) return;
+  #stop(reason: StopReason): void {
+    if (this.#isClosed) return;
     this.close();
     this.events.stopped(reason);
   }
 
   /** Handle a message to this window. The outer document announces itself when it is loaded, also after the frame was moved.
    * The app's messages arrive through the port. */
-  private readonly receive = (event: MessageEvent): void => {
+  readonly #receive = (event: MessageEvent): void => {
     const document_ = this.element.contentWindow;
     if (!document_ || !event.source) return;
     if (event.source !== document_) {
-      if (isInside(event.source as Window, document_)) this.countNoise();
+      if (isInside(event.source as Window, document_)) this.#countNoise();
       return;
     }
     const isAnnouncement = (event.data as { ipymcp?: unknown } | null)?.ipymcp === "frame";
     if (!isAnnouncement || event.origin !== "null") return;
-    clearTimeout(this.readyTimer);
-    clearInterval(this.pingTimer);
-    this.port?.close();
+    clearTimeout(this.#readyTimer);
+    clearInterval(this.#pingTimer);
+    this.#port?.close();
     const channel = new MessageChannel();
-    this.port = channel.port1;
-    this.port.onmessage = ({ data }) => this.fromFrame(data as FromFrame);
+    this.#port = channel.port1;
+    this.#port.onmessage = ({ data }) => this.#fromFrame(data as FromFrame);
     document_.postMessage(null, "*", [channel.port2]);
   };
 
-  private fromFrame(data: FromFrame): void {
-    if (this.isClosed) return;
+  #fromFrame(data: FromFrame): void {
+    if (this.#isClosed) return;
     if (data.ready) {
       const { html, allow, title, frames } = this.page;
       this.setScheme(this.element.style.colorScheme === "dark" ? "dark" : "light");
-      this.port?.postMessage({ html, allow, title, frames });
-      this.lastPong = Date.now();
-      this.pingTimer = setInterval(() => this.ping(), PING_INTERVAL);
-    } else if (data.pong) this.lastPong = Date.now();
-    else if (data.stop) this.stop(data.stop);
+      this.#port?.postMessage({ html, allow, title, frames });
+      this.#lastPong = Date.now();
+      this.#pingTimer = setInterval(() => this.#ping(), PING_INTERVAL);
+    } else if (data.pong) this.#lastPong = Date.now();
+    else if (data.stop) this.#stop(data.stop);
     else if (data.escape) this.events.escaped();
     else if (data.blocked) this.events.blocked(data.blocked.uri, data.blocked.by);
     else if (data.message !== undefined) {
@@ -152,16 +152,16 @@ export class AppFrame {
   }
 
   /** Check that the app responds. Browsers slow down hidden pages, so only a visible app must respond. */
-  private ping(): void {
-    if (document.hidden || !this.element.isConnected) this.lastPong = Date.now();
-    if (Date.now() - this.lastPong > SILENCE_TIMEOUT) return this.stop("silent");
-    this.port?.postMessage({ ping: Date.now() });
+  #ping(): void {
+    if (document.hidden || !this.element.isConnected) this.#lastPong = Date.now();
+    if (Date.now() - this.#lastPong > SILENCE_TIMEOUT) return this.#stop("silent");
+    this.#port?.postMessage({ ping: Date.now() });
   }
 
-  private countNoise(): void {
+  #countNoise(): void {
     const now = Date.now();
-    if (now - this.noiseStart > NOISE_INTERVAL) [this.noise, this.noiseStart] = [0, now];
-    if (++this.noise > MAX_NOISE) this.stop("noise");
+    if (now - this.#noiseStart > NOISE_INTERVAL) [this.#noise, this.#noiseStart] = [0, now];
+    if (++this.#noise > MAX_NOISE) this.#stop("noise");
   }
 }
 

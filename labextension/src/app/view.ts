@@ -36,26 +36,26 @@ const MAX_SHOWN = 2000;
 const pages = new Map<string, string>();
 
 export class AppView {
-  private readonly root = document.createElement("div");
-  private readonly head = document.createElement("div");
-  private readonly bars = document.createElement("div");
-  private readonly questions: SharedPanel;
-  private readonly undrawQuestions: () => void;
-  private readonly unsubscribe: () => void;
-  private readonly observers: { disconnect(): void }[] = [];
-  private frame: AppFrame | null = null;
-  private bridge: Bridge | null = null;
-  private opened: OpenedApp | null = null;
+  readonly #root = document.createElement("div");
+  readonly #head = document.createElement("div");
+  readonly #bars = document.createElement("div");
+  readonly #questions: SharedPanel;
+  readonly #undrawQuestions: () => void;
+  readonly #unsubscribe: () => void;
+  readonly #observers: { disconnect(): void }[] = [];
+  #frame: AppFrame | null = null;
+  #bridge: Bridge | null = null;
+  #opened: OpenedApp | null = null;
   /** The version of the call that the app knows. */
-  private version = 0;
+  #version = 0;
   /** The bridge whose call is followed. */
-  private followed: Bridge | null = null;
-  private mode: DisplayMode = "inline";
-  private question: (() => void) | null = null;
-  private blocked = new Set<string>();
-  private isDisposed = false;
+  #followed: Bridge | null = null;
+  #mode: DisplayMode = "inline";
+  #question: (() => void) | null = null;
+  #blocked = new Set<string>();
+  #isDisposed = false;
   /** Identifies this view's page, for the kernel. */
-  private readonly page = String(Math.random());
+  readonly #page = String(Math.random());
 
   constructor(
     parent: HTMLElement,
@@ -65,64 +65,64 @@ export class AppView {
   ) {
     const style = document.createElement("style");
     style.textContent = css;
-    this.root.className = "ipymcp-app";
-    this.root.dataset["lmSuppressShortcuts"] = "true";
-    this.head.className = "ipymcp-app-head";
-    this.head.tabIndex = -1;
+    this.#root.className = "ipymcp-app";
+    this.#root.dataset["lmSuppressShortcuts"] = "true";
+    this.#head.className = "ipymcp-app-head";
+    this.#head.tabIndex = -1;
     // JupyterLab searches for shortcuts from the focused element outwards.
-    this.head.dataset["lmSuppressShortcuts"] = "true";
-    this.root.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.head.contains(event.target as Node)) this.escape(this.head);
+    this.#head.dataset["lmSuppressShortcuts"] = "true";
+    this.#root.addEventListener("keydown", (event) => {
+      if (event.key === "Escape" && this.#head.contains(event.target as Node)) this.#escape(this.#head);
     });
-    this.bars.setAttribute("role", "status");
+    this.#bars.setAttribute("role", "status");
     const asked = document.createElement("div");
-    this.root.append(style, this.head, asked, this.bars);
-    parent.append(this.root);
-    this.questions = new SharedPanel(panel as never, {
+    this.#root.append(style, this.#head, asked, this.#bars);
+    parent.append(this.#root);
+    this.#questions = new SharedPanel(panel as never, {
       client: "cell",
       wants: ["questions"],
       card: `app ${options.app}`,
     });
-    this.undrawQuestions = services.drawQuestions(asked, this.questions);
-    this.unsubscribe = panel.store.subscribe(() => this.serversChanged());
-    void this.open();
+    this.#undrawQuestions = services.drawQuestions(asked, this.#questions);
+    this.#unsubscribe = panel.store.subscribe(() => this.#serversChanged());
+    void this.#open();
   }
 
   dispose(): void {
-    if (this.isDisposed) return;
-    this.isDisposed = true;
-    void this.bridge?.teardown("removed");
-    this.notifyKernel("app_close", { page: this.page });
-    this.unsubscribe();
-    this.closeFrame();
-    this.undrawQuestions();
-    this.questions.close();
-    this.root.remove();
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    void this.#bridge?.teardown("removed");
+    this.#notifyKernel("app_close", { page: this.#page });
+    this.#unsubscribe();
+    this.#closeFrame();
+    this.#undrawQuestions();
+    this.#questions.close();
+    this.#root.remove();
   }
 
   // -- opening
 
-  private async open(): Promise<void> {
+  async #open(): Promise<void> {
     const { app } = this.options;
-    this.bars.replaceChildren();
+    this.#bars.replaceChildren();
     try {
-      const opened = await this.panel.request("app_open", { app, page: this.page, known: [...pages.keys()] });
-      if (this.isDisposed) return this.notifyKernel("app_close", { page: this.page });
-      this.opened = opened;
-      this.drawHead();
-      if (opened.asks !== null) return this.askToOpen(opened);
+      const opened = await this.panel.request("app_open", { app, page: this.#page, known: [...pages.keys()] });
+      if (this.#isDisposed) return this.#notifyKernel("app_close", { page: this.#page });
+      this.#opened = opened;
+      this.#drawHead();
+      if (opened.asks !== null) return this.#askToOpen(opened);
       const html = opened.html ?? pages.get(opened.hash);
       if (html === undefined) return;
       pages.delete(opened.hash);
       pages.set(opened.hash, html);
       for (const oldest of [...pages.keys()].slice(0, -MAX_PAGES)) pages.delete(oldest);
-      this.show(opened, html);
+      this.#show(opened, html);
     } catch (error) {
-      this.showBar(problemText(problemOf(error)), this.retry(trans.__("Try again")));
+      this.#showBar(problemText(problemOf(error)), this.#retry(trans.__("Try again")));
     }
   }
 
-  private askToOpen({ asks, domains, permissions, may_agree: mayAgree, hash, server }: OpenedApp): void {
+  #askToOpen({ asks, domains, permissions, may_agree: mayAgree, hash, server }: OpenedApp): void {
     const name = singleLine(server);
     const needs = [
       ...(domains.length ? [trans.__("It wants to connect to: %1", domains.join(", "))] : []),
@@ -133,9 +133,9 @@ export class AppView {
         ? trans.__("The app of %1 has changed since you saw it last.", name)
         : trans.__("This result has an app: a page made by the server %1.", name);
     const text = [why, ...needs].join("\n");
-    if (!mayAgree) return this.showBar(`${text}\n${trans.__("Only the notebook's author can agree to it.")}`, []);
-    const agree = (grants: boolean) => (): void => void this.agree(hash, grants);
-    this.showBar(
+    if (!mayAgree) return this.#showBar(`${text}\n${trans.__("Only the notebook's author can agree to it.")}`, []);
+    const agree = (grants: boolean) => (): void => void this.#agree(hash, grants);
+    this.#showBar(
       text,
       needs.length
         ? [
@@ -146,19 +146,19 @@ export class AppView {
     );
   }
 
-  private async agree(hash: string, grants: boolean, allowsEval = false): Promise<void> {
+  async #agree(hash: string, grants: boolean, allowsEval = false): Promise<void> {
     try {
       await this.panel.request("app_agree", { app: this.options.app, hash, grants, eval: allowsEval });
-      await this.bridge?.teardown("closed");
-      this.closeFrame();
-      await this.open();
+      await this.#bridge?.teardown("closed");
+      this.#closeFrame();
+      await this.#open();
     } catch (error) {
-      this.showBar(problemText(problemOf(error)), this.retry(trans.__("Try again")));
+      this.#showBar(problemText(problemOf(error)), this.#retry(trans.__("Try again")));
     }
   }
 
-  private show(opened: OpenedApp, html: string): void {
-    this.closeFrame();
+  #show(opened: OpenedApp, html: string): void {
+    this.#closeFrame();
     const url = this.services.frameUrl?.(opened.query ?? "") ?? null;
     const title = trans.__("App of %1", singleLine(`${opened.server}.${opened.tool}`));
     const frame = new AppFrame(
@@ -171,87 +171,87 @@ export class AppView {
         url,
       },
       {
-        message: (message) => this.bridge?.receive(message),
-        stopped: (reason) => this.stopped(reason),
-        blocked: (uri, directive) => this.showBlocked(uri, directive),
-        escaped: () => this.escape(frame.element),
+        message: (message) => this.#bridge?.receive(message),
+        stopped: (reason) => this.#stopped(reason),
+        blocked: (uri, directive) => this.#showBlocked(uri, directive),
+        escaped: () => this.#escape(frame.element),
       },
     );
-    this.frame = frame;
-    frame.setScheme(themeOf(this.root).theme);
+    this.#frame = frame;
+    frame.setScheme(themeOf(this.#root).theme);
     frame.element.classList.toggle("ipymcp-app-border", opened.has_border ?? true);
     if (this.options.height !== null) frame.element.style.height = `${this.options.height}px`;
-    this.bridge = new Bridge(this.host, (message) => frame.send(message), withDefaults(opened, opened.definition));
-    this.version = opened.version ?? 0;
-    void this.follow();
-    this.root.append(frame.element);
-    this.drawHead();
-    this.observe();
+    this.#bridge = new Bridge(this.#host, (message) => frame.send(message), withDefaults(opened, opened.definition));
+    this.#version = opened.version ?? 0;
+    void this.#follow();
+    this.#root.append(frame.element);
+    this.#drawHead();
+    this.#observe();
   }
 
   /** Tell the app what becomes of its call, until the call is over. */
-  private async follow(): Promise<void> {
-    const { bridge } = this;
-    if (!bridge || bridge.isOver || this.followed === bridge) return;
-    this.followed = bridge;
+  async #follow(): Promise<void> {
+    const bridge = this.#bridge;
+    if (!bridge || bridge.isOver || this.#followed === bridge) return;
+    this.#followed = bridge;
     try {
-      while (this.bridge === bridge && !bridge.isOver) {
+      while (this.#bridge === bridge && !bridge.isOver) {
         const { app } = this.options;
-        const call = await this.panel.request("app_call", { app, page: this.page, version: this.version });
-        if (call.version === this.version || this.bridge !== bridge) return;
-        this.version = call.version ?? 0;
-        bridge.update(withDefaults(call, this.opened?.definition));
+        const call = await this.panel.request("app_call", { app, page: this.#page, version: this.#version });
+        if (call.version === this.#version || this.#bridge !== bridge) return;
+        this.#version = call.version ?? 0;
+        bridge.update(withDefaults(call, this.#opened?.definition));
       }
     } catch {
       // The connection ended, or the app was closed. `serversChanged` follows again once there is another connection.
-      if (this.followed === bridge) this.followed = null;
+      if (this.#followed === bridge) this.#followed = null;
     }
   }
 
-  private isFirst = true;
+  #isFirst = true;
 
-  private initialized(): void {
-    this.drawHead();
+  #initialized(): void {
+    this.#drawHead();
     const { mode } = this.options;
-    if (this.isFirst && this.bridge?.modes?.includes(mode)) this.setMode(mode);
-    this.isFirst = false;
+    if (this.#isFirst && this.#bridge?.modes?.includes(mode)) this.#setMode(mode);
+    this.#isFirst = false;
   }
 
-  private retry(label: string): [string, () => void][] {
-    return [[label, () => void this.open()]];
+  #retry(label: string): [string, () => void][] {
+    return [[label, () => void this.#open()]];
   }
 
-  private notifyKernel(verb: "app_leave" | "app_close" | "app_request", fields: object): void {
+  #notifyKernel(verb: "app_leave" | "app_close" | "app_request", fields: object): void {
     this.panel.request(verb, { app: this.options.app, ...fields } as never).catch(() => undefined);
   }
 
-  private closeFrame(): void {
-    this.question?.();
-    this.setMode("inline");
-    for (const each of this.observers.splice(0)) each.disconnect();
-    if (this.frame) this.notifyKernel("app_leave", { page: this.page });
-    this.frame?.close();
-    this.frame = this.bridge = null;
-    this.blocked.clear();
+  #closeFrame(): void {
+    this.#question?.();
+    this.#setMode("inline");
+    for (const each of this.#observers.splice(0)) each.disconnect();
+    if (this.#frame) this.#notifyKernel("app_leave", { page: this.#page });
+    this.#frame?.close();
+    this.#frame = this.#bridge = null;
+    this.#blocked.clear();
   }
 
   /** Close the app when its server is unloaded. */
-  private serversChanged(): void {
+  #serversChanged(): void {
     const { synced, servers } = this.panel.store.get();
-    if (synced) void this.follow();
-    if (synced && this.frame && !Object.hasOwn(servers, this.opened?.server ?? "")) void this.close("unloaded");
+    if (synced) void this.#follow();
+    if (synced && this.#frame && !Object.hasOwn(servers, this.#opened?.server ?? "")) void this.#close("unloaded");
   }
 
-  private readonly close = async (reason: "closed" | "unloaded" = "closed"): Promise<void> => {
-    await this.bridge?.teardown(reason);
-    if (this.isDisposed || !this.frame) return;
-    this.closeFrame();
-    this.drawHead();
-    this.notifyKernel("app_close", { page: this.page });
-    this.showBar(trans.__("The app is closed."), this.retry(trans.__("Show again")));
+  readonly #close = async (reason: "closed" | "unloaded" = "closed"): Promise<void> => {
+    await this.#bridge?.teardown(reason);
+    if (this.#isDisposed || !this.#frame) return;
+    this.#closeFrame();
+    this.#drawHead();
+    this.#notifyKernel("app_close", { page: this.#page });
+    this.#showBar(trans.__("The app is closed."), this.#retry(trans.__("Show again")));
   };
 
-  private stopped(reason: StopReason): void {
+  #stopped(reason: StopReason): void {
     const why: { [Reason in StopReason]: string } = {
       rate: trans.__("it sent more than 1,000 messages in a second"),
       noise: trans.__("it sent more than 100 messages in 10 seconds past its frame"),
@@ -260,22 +260,22 @@ export class AppView {
       left: trans.__("it tried to leave its page"),
       silent: trans.__("it did not respond for 15 seconds"),
     };
-    this.closeFrame();
-    this.drawHead();
-    this.showBar(trans.__("The app was stopped: %1.", why[reason]), this.retry(trans.__("Show again")));
+    this.#closeFrame();
+    this.#drawHead();
+    this.#showBar(trans.__("The app was stopped: %1.", why[reason]), this.#retry(trans.__("Show again")));
     const params = { level: "warning", data: trans.__("stopped: %1", why[reason]) };
-    this.notifyKernel("app_request", { page: this.page, method: "notifications/message", params });
+    this.#notifyKernel("app_request", { page: this.#page, method: "notifications/message", params });
   }
 
   // -- requests of the app
 
-  private readonly host = {
+  readonly #host = {
     context: () => ({
       ...fixedContext(),
-      ...themeOf(this.root),
-      displayMode: this.mode,
-      containerDimensions: this.size(),
-      ...(this.opened && { toolInfo: { tool: this.opened.definition ?? {} } }),
+      ...themeOf(this.#root),
+      displayMode: this.#mode,
+      containerDimensions: this.#size(),
+      ...(this.#opened && { toolInfo: { tool: this.#opened.definition ?? {} } }),
     }),
     capabilities: () => ({
       openLinks: {},
@@ -285,36 +285,36 @@ export class AppView {
       logging: {},
       message: { text: {} },
       updateModelContext: { text: {}, structuredContent: {} },
-      sandbox: { csp: { connectDomains: this.opened?.connect ?? [], resourceDomains: this.opened?.resource ?? [] } },
+      sandbox: { csp: { connectDomains: this.#opened?.connect ?? [], resourceDomains: this.#opened?.resource ?? [] } },
     }),
     request: async (method: string, params: object) => {
       const { app } = this.options;
-      const fields = { app, page: this.page, method, params: params as JsonObject };
+      const fields = { app, page: this.#page, method, params: params as JsonObject };
       const reply = await this.panel.request("app_request", fields);
       return { result: reply.result, error: reply.error ?? "", code: reply.code ?? 0 };
     },
-    resize: (height: number) => this.resize(height),
-    setMode: (mode: DisplayMode) => this.requestMode(mode),
+    resize: (height: number) => this.#resize(height),
+    setMode: (mode: DisplayMode) => this.#requestMode(mode),
     openLink: (url: string) =>
-      this.ask(trans.__("The app wants to open %1", url), [[trans.__("Open"), () => this.services.openExternal(url)]]),
+      this.#ask(trans.__("The app wants to open %1", url), [[trans.__("Open"), () => this.services.openExternal(url)]]),
     offerMessage: (text: string) =>
-      this.ask(trans.__("The app suggests asking the model:\n%1", clipped(text)), [
+      this.#ask(trans.__("The app suggests asking the model:\n%1", clipped(text)), [
         [trans.__("Insert as a cell"), () => void this.services.insertCode(askCell(text))],
       ]),
     download: (files: AppFile[]) =>
-      this.ask(trans.__("The app wants to save %1", files.map(({ name }) => name).join(", ")), [
+      this.#ask(trans.__("The app wants to save %1", files.map(({ name }) => name).join(", ")), [
         [trans.__("Save"), () => files.forEach(save)],
       ]),
-    teardown: () => void this.close(),
-    initialized: () => this.initialized(),
+    teardown: () => void this.#close(),
+    initialized: () => this.#initialized(),
   };
 
   /** Ask the user; resolves to whether they agreed. One question is open at a time, and others are refused. */
-  private ask(text: string, answers: [string, () => void][]): Promise<boolean> {
-    if (this.question) return Promise.resolve(false);
+  #ask(text: string, answers: [string, () => void][]): Promise<boolean> {
+    if (this.#question) return Promise.resolve(false);
     return new Promise((resolve) => {
       const finish = (isAgreed: boolean): void => {
-        this.question = null;
+        this.#question = null;
         bar.remove();
         resolve(isAgreed);
       };
@@ -325,121 +325,123 @@ export class AppView {
           finish(true);
         },
       ]);
-      const bar = this.addBar(text, [...accepting, [trans.__("No"), () => finish(false)]]);
-      this.question = () => finish(false);
+      const bar = this.#addBar(text, [...accepting, [trans.__("No"), () => finish(false)]]);
+      this.#question = () => finish(false);
     });
   }
 
-  private showBlocked(uri: string, directive: string): void {
-    if (this.blocked.has(uri) || this.blocked.size >= 4) return;
-    this.blocked.add(uri);
+  #showBlocked(uri: string, directive: string): void {
+    if (this.#blocked.has(uri) || this.#blocked.size >= 4) return;
+    this.#blocked.add(uri);
     // Many libraries only test whether eval is allowed, so this is not worth a warning.
-    if (uri === "eval" || uri === "wasm-eval") return this.drawHead();
-    this.addBar(trans.__("Blocked, since the app did not declare it: %1 (%2)", visible(uri), directive), [], true);
+    if (uri === "eval" || uri === "wasm-eval") return this.#drawHead();
+    this.#addBar(trans.__("Blocked, since the app did not declare it: %1 (%2)", visible(uri), directive), [], true);
   }
 
   // -- size, mode and theme
 
-  private size(): { [key: string]: number } {
-    const { frame, mode, options } = this;
-    return sizeOf(mode, frame?.element ?? this.root, options.height);
+  #size(): { [key: string]: number } {
+    const { options } = this;
+    const [frame, mode] = [this.#frame, this.#mode];
+    return sizeOf(mode, frame?.element ?? this.#root, options.height);
   }
 
-  private resize(height: number): void {
-    if (this.options.height !== null || !this.frame) return;
-    const { element } = this.frame;
+  #resize(height: number): void {
+    if (this.options.height !== null || !this.#frame) return;
+    const { element } = this.#frame;
     const border = element.offsetHeight - element.clientHeight;
     element.style.height = `${Math.min(MAX_HEIGHT, Math.max(MIN_HEIGHT, Math.ceil(height) + border))}px`;
   }
 
   /** Change the mode at the app's request: only right after a user action, because the app may then cover the page. */
-  private requestMode(mode: DisplayMode): DisplayMode {
+  #requestMode(mode: DisplayMode): DisplayMode {
     const isWanted = mode === "inline" || navigator.userActivation.isActive;
-    if (isWanted && this.bridge?.modes?.includes(mode)) this.setMode(mode);
-    return this.mode;
+    if (isWanted && this.#bridge?.modes?.includes(mode)) this.#setMode(mode);
+    return this.#mode;
   }
 
-  private setMode(mode: DisplayMode): void {
-    if (mode === this.mode) return;
-    this.mode = mode;
-    const { root } = this;
+  #setMode(mode: DisplayMode): void {
+    if (mode === this.#mode) return;
+    this.#mode = mode;
+    const root = this.#root;
     root.classList.toggle("ipymcp-app-pip", mode === "pip");
     if (mode === "inline") root.removeAttribute("popover");
     else if (!root.hasAttribute("popover")) {
       root.setAttribute("popover", "manual");
       root.showPopover();
     }
-    this.drawHead();
-    this.bridge?.contextChanged({ displayMode: mode, containerDimensions: this.size() });
+    this.#drawHead();
+    this.#bridge?.contextChanged({ displayMode: mode, containerDimensions: this.#size() });
   }
 
   /** Move the focus from the app to the line above it, and from there to the cell. An app that falsely reports Escape must not
    * direct the user's keys to the notebook. */
-  private escape(from: HTMLElement): void {
-    if (this.mode !== "inline") this.setMode("inline");
-    else if (from === this.head) this.root.parentElement?.closest<HTMLElement>("[tabindex]")?.focus();
-    if (from !== this.head && document.activeElement === from) this.head.focus();
+  #escape(from: HTMLElement): void {
+    if (this.#mode !== "inline") this.#setMode("inline");
+    else if (from === this.#head) this.#root.parentElement?.closest<HTMLElement>("[tabindex]")?.focus();
+    if (from !== this.#head && document.activeElement === from) this.#head.focus();
   }
 
-  private observe(): void {
+  #observe(): void {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const changed = (): void => {
-      const theme = themeOf(this.root);
-      this.frame?.setScheme(theme.theme);
-      this.bridge?.contextChanged(theme);
+      const theme = themeOf(this.#root);
+      this.#frame?.setScheme(theme.theme);
+      this.#bridge?.contextChanged(theme);
     };
     const themed = new MutationObserver(() => {
       clearTimeout(timer);
       timer = setTimeout(changed, THEME_DELAY);
     });
     themed.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
-    let width = this.root.clientWidth;
+    let width = this.#root.clientWidth;
     const resized = new ResizeObserver(() => {
-      if (this.root.clientWidth === width && this.mode === "inline") return;
-      width = this.root.clientWidth;
-      this.bridge?.contextChanged({ containerDimensions: this.size() });
+      if (this.#root.clientWidth === width && this.#mode === "inline") return;
+      width = this.#root.clientWidth;
+      this.#bridge?.contextChanged({ containerDimensions: this.#size() });
     });
-    resized.observe(this.root);
+    resized.observe(this.#root);
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", changed);
-    this.observers.push(themed, resized, { disconnect: () => dark.removeEventListener("change", changed) });
+    this.#observers.push(themed, resized, { disconnect: () => dark.removeEventListener("change", changed) });
   }
 
   // -- title line and bars
 
-  private drawHead(): void {
-    const { opened, head } = this;
+  #drawHead(): void {
+    const [opened, head] = [this.#opened, this.#head];
     const name = document.createElement("span");
     name.textContent = opened ? singleLine(`${opened.server} · ${opened.title}`) : "";
     const buttons: HTMLElement[] = [];
-    if (this.frame) {
-      const modes = this.bridge?.modes ?? [];
-      if (this.mode !== "inline") buttons.push(button(trans.__("Back to the notebook"), () => this.setMode("inline")));
+    if (this.#frame) {
+      const modes = this.#bridge?.modes ?? [];
+      if (this.#mode !== "inline")
+        buttons.push(button(trans.__("Back to the notebook"), () => this.#setMode("inline")));
       else {
         if (modes.includes("fullscreen")) {
-          buttons.push(button(trans.__("Full screen"), () => this.setMode("fullscreen")));
+          buttons.push(button(trans.__("Full screen"), () => this.#setMode("fullscreen")));
         }
-        if (modes.includes("pip")) buttons.push(button(trans.__("Corner"), () => this.setMode("pip")));
+        if (modes.includes("pip")) buttons.push(button(trans.__("Corner"), () => this.#setMode("pip")));
       }
-      if (opened?.may_agree && (this.blocked.has("eval") || this.blocked.has("wasm-eval"))) {
+      if (opened?.may_agree && (this.#blocked.has("eval") || this.#blocked.has("wasm-eval"))) {
         const allow = button(
           trans.__("Allow eval"),
-          () => void this.agree(opened.hash, opened.is_granted ?? false, true),
+          () => void this.#agree(opened.hash, opened.is_granted ?? false, true),
         );
         allow.title = trans.__("The app tried to run code that it generates (eval), which is blocked.");
         buttons.unshift(allow);
       }
-      buttons.push(button(trans.__("Close"), () => void this.close()));
+      buttons.push(button(trans.__("Close"), () => void this.#close()));
     }
     head.replaceChildren(name, ...buttons);
   }
 
-  private showBar(text: string, answers: [string, () => void][]): void {
-    this.bars.replaceChildren();
-    this.addBar(text, answers);
+  #showBar(text: string, answers: [string, () => void][]): void {
+    this.#bars.replaceChildren();
+    this.#addBar(text, answers);
   }
 
-  private addBar(text: string, answers: [string, () => void][], canBeClosed = false): HTMLElement {
+  #addBar(text: string, answers: [string, () => void][], canBeClosed = false): HTMLElement {
     const bar = document.createElement("div");
     bar.className = "ipymcp-app-bar";
     const label = document.createElement("span");
@@ -452,7 +454,7 @@ export class AppView {
       for (const each of all) each.disabled = false;
     }, GUARD_DELAY);
     bar.append(label, ...all);
-    this.bars.append(bar);
+    this.#bars.append(bar);
     return bar;
   }
 }
