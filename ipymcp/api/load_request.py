@@ -143,7 +143,7 @@ def demo_definition() -> ServerDefinition:
     return ServerDefinition(name="demo", command=sys.executable, args=("-I", "-S", str(script)))
 
 
-def typed_definition(used: UsedServer) -> ServerDefinition:
+def remembered_definition(used: UsedServer) -> ServerDefinition:
     """The definition of a server that this notebook loaded, and that was typed in a cell.
 
     Raises:
@@ -417,7 +417,7 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
         return demo_definition()
     used = [one for one in host.used_servers() if one.name == name and one.typed is not None]
     if used:
-        return typed_definition(used[0])
+        return remembered_definition(used[0])
     known = found.servers if found is not None else ()
     if host.store.known.named(name) is not None:
         hint = f"give its command: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"

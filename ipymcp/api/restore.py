@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ipymcp.api.load_request import typed_definition
+from ipymcp.api.load_request import remembered_definition
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import ConfigError, McpError
 from ipymcp.results.tables import Table
@@ -89,11 +89,13 @@ def _plan(host: Host, notebook: str) -> RestorePlan:
     return found
 
 
-def _definition(used: UsedServer, configuration: Configuration | None, host: Host, found: RestorePlan) -> ServerDefinition:
+def _definition(
+    used: UsedServer, configuration: Configuration | None, host: Host, found: RestorePlan
+) -> ServerDefinition:
     from ipymcp.security.trust import digest_of
 
     if not used.file:
-        return typed_definition(used)
+        return remembered_definition(used)
     written = configuration.servers.get(used.name) if configuration is not None else None
     if isinstance(written, ConfigError):
         raise written

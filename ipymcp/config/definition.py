@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-
 Era = Literal["auto", "legacy", "modern"]
 ReadOnly = Literal["hinted"] | bool
 Scope = Literal["cell", "script", "named", "project", "user"]

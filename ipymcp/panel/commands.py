@@ -488,7 +488,12 @@ async def _load(panel: Panel, view: View, message: LoadFields) -> None:
 async def _known(panel: Panel, view: View, message: NoFields) -> list[UnloadedServer]:
     found = await asyncio.to_thread(panel.host.discovery.peek)
     return [
-        UnloadedServer(name=name, source=visible(str(definition.source)), where=where(definition))
+        UnloadedServer(
+            name=name,
+            source=visible(str(definition.source)),
+            where=where(definition),
+            is_project=definition.source.scope == "project",
+        )
         for name, definition in found.definitions.items()
         if name not in panel.host.sessions
     ]
@@ -506,7 +511,11 @@ async def _used(panel: Panel, view: View, message: NoFields) -> UsedServers:
     lost: list[str] = []
     for one in known:
         definition = found.get(one.name)
-        if one.typed is not None or (one.name == "demo" and not one.file) or (definition is not None and definition.source.file == one.file):
+        if (
+            one.typed is not None
+            or (one.name == "demo" and not one.file)
+            or (definition is not None and definition.source.file == one.file)
+        ):
             by_name.append(one.name)
         elif one.file:
             by_file.setdefault(one.file, []).append(one.name)
@@ -527,6 +536,14 @@ async def _restore(panel: Panel, view: View, message: NoFields) -> RestoredServe
         rules=len(found.rules),
         missing=[MissingServer(name=name, reason=visible(why)) for name, why in found.missing.items()],
     )
+
+
+@_command(LoadFields, "forget")
+async def _forget(panel: Panel, view: View, message: LoadFields) -> None:
+    """Offer servers that the notebook used no longer."""
+    host = panel.host
+    if host.remembered_as is not None:
+        host.store.notebooks.unloaded(host.remembered_as, set(message.what) - host.sessions.keys())
 
 
 @_command(ServerFields, "memory")

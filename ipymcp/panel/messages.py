@@ -670,6 +670,8 @@ class UnloadedServer(ToView):
     name: str
     source: str
     where: str
+    is_project: bool
+    """Whether a file of the notebook's project defines it."""
 
 
 class FieldError(ToView):

@@ -83,7 +83,9 @@ class NotebookMemory:
     def loaded(self, notebook: str, server: UsedServer) -> None:
         """Store that a notebook has loaded a server."""
         text = msgspec.json.encode(_Stored(server.typed, server.changes, server.original))
-        is_secret = server.typed is not None and any(_secrets(server.typed)) or any(_texts_with_secrets(server.changes))
+        is_secret = (server.typed is not None and any(_secrets(server.typed))) or any(
+            _texts_with_secrets(server.changes)
+        )
         row = (notebook, server.name, server.digest, server.file, time.time())
 
         def write(connection: Any) -> None:
@@ -149,7 +151,10 @@ class NotebookMemory:
             "SELECT kind, pattern, decision, digest, doubted FROM notebook_rules WHERE notebook = ?"
             " ORDER BY decided, rowid"
         )
-        return [NotebookRule(*row[:4], bool(row[4])) for row in self._database.query(sql, (notebook,))]
+        rows = self._database.query(sql, (notebook,))
+        return [
+            NotebookRule(kind, glob, decision, digest, bool(doubted)) for kind, glob, decision, digest, doubted in rows
+        ]
 
 
 def _label(notebook: str, name: str) -> str:

@@ -35,6 +35,7 @@ export interface Verbs {
   enable: [ServerFields, null];
   enable_tools: [SwitchFields, null];
   file: [FileFields, FilePart];
+  forget: [LoadFields, null];
   history: [HistoryFields, HistoryRow[]];
   keep: [TrialFields, AddedServer];
   keep_result: [PastCallFields, CallText];
@@ -279,6 +280,11 @@ export interface FilePart {
   next: number | null;
 }
 
+/** Servers to load. */
+export interface LoadFields {
+  what: string[];
+}
+
 /** A selection of finished calls. */
 export interface HistoryFields {
   /** Text to find in `server.tool`. */
@@ -310,11 +316,8 @@ export interface UnloadedServer {
   name: string;
   source: string;
   where: string;
-}
-
-/** Servers to load. */
-export interface LoadFields {
-  what: string[];
+  /** Whether a file of the notebook's project defines it. */
+  is_project: boolean;
 }
 
 /** A config file, relative to the notebook's folder. */

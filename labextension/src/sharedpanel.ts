@@ -49,6 +49,7 @@ export class SharedPanel implements Panel {
     const {
       navigation: _looking,
       adding: _adding,
+      used: _used,
       notice: _notice,
       notebook: _notebook,
       ...shared

@@ -11,6 +11,7 @@ import type {
   ServerRow,
   StateRows,
   TryFields,
+  UsedServers,
   Verb,
 } from "./protocol";
 import { HIDDEN_FROM_VISITORS, RUN_VERBS, VERSION, VIEW_VERBS } from "./protocol";
@@ -72,6 +73,8 @@ export interface PanelState extends StateRows {
   navigation: Navigation;
   /** The initial values of the open view that adds a server; null while it is closed. */
   adding: Adding | null;
+  /** The servers that the notebook used and that are not loaded, as last reported by the kernel; null before. */
+  used: UsedServers | null;
   /** Results of this panel's calls, by call id. */
   results: { [call: string]: CallOutcome };
   /** Number of finished calls, as last reported by the kernel. */
@@ -93,6 +96,7 @@ export const INITIAL_STATE: PanelState = {
   questions: {},
   navigation: { view: "servers", kind: "tools", tools: "", logs: "", tool: "", protocol: "" },
   adding: null,
+  used: null,
   results: {},
   finishedCalls: 0,
   waiting: false,

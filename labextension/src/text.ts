@@ -18,6 +18,10 @@ export const singleLine = (text: string): string => visible(text).replace(/\s+/g
 const NUMBER = new Intl.NumberFormat("en");
 export const count = (value: number): string => NUMBER.format(value);
 
+const LIST = new Intl.ListFormat("en", { style: "long", type: "conjunction" });
+/** Names in a sentence: `demo, files, and shop`. */
+export const listed = (names: readonly string[]): string => LIST.format(names.map(singleLine));
+
 /** Format a count with its noun: `3 tools`, `1 tool`. */
 export const plural = (value: number, noun: string): string => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 

@@ -51,7 +51,7 @@ export function demo(given: object = {}): FakeKernel {
       call: () => ({ call: 9 }),
       code: ({ form }) => ({ text: form === "python" ? 'mcp.demo.echo("x")' : "%mcp call demo.echo text=x" }),
       memory: () => ({ bytes: 83_400_000, processes: 3 }),
-      known: () => [{ name: "time", source: "mcp.json", where: "uvx time" }],
+      known: () => [{ name: "time", source: "mcp.json", where: "uvx time", is_project: false }],
       resources: () => ({ resources: [{ uri: "demo://cities", name: "cities" }], templates: [] }),
       read: () => RESULT,
       prompts: () => [{ name: "sum", arguments: [{ name: "text", required: true }, { name: "words" }] }],

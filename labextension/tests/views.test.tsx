@@ -1,3 +1,4 @@
+import type { UnloadedServer } from "../src/protocol";
 import { fireEvent, waitFor } from "@testing-library/preact";
 import { describe, expect, test } from "vitest";
 import { draw } from "../src/panel";
@@ -6,6 +7,10 @@ import { pageServices } from "../src/services";
 import { CALL, RESULT, demo } from "./demo";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import { choose, show, toolsIn, type } from "./screen";
+
+const known = (name: string, is_project: boolean): UnloadedServer => ({
+  ...{ name, source: "mcp.json", where: "", is_project },
+});
 
 describe("servers", () => {
   test("each shows its state in a word, and the button that its state asks for", async () => {
@@ -114,14 +119,51 @@ describe("servers", () => {
   });
 
   test("without servers it says how to begin, and a button does it", async () => {
-    const kernel = new FakeKernel(stateOf(), { known: () => [{ name: "time", source: "mcp.json", where: "" }] });
+    const kernel = new FakeKernel(stateOf(), { known: () => [known("time", false)] });
     const { see, click, inserted } = await show(kernel);
-    expect(see.getByText("%mcp load demo")).toBeTruthy();
+    await see.findByText("%mcp load demo");
     click("Load the demo server");
     click("Insert this line");
     fireEvent.click(await see.findByRole("button", { name: "Load time" }));
     await waitFor(() => expect(kernel.asked("load")).toMatchObject([{ what: ["demo"] }, { what: ["time"] }]));
     expect(inserted).toEqual(["%mcp load demo"]);
+  });
+
+  test("in a project, its servers are what is offered first", async () => {
+    const kernel = new FakeKernel(stateOf(), {
+      known: () => [known("weather", true), known("time", false), known("clock", true)],
+    });
+    const { see } = await show(kernel);
+    const button = await see.findByRole("button", { name: "Load 2 servers of this project" });
+    expect(button.className).toContain("mcp-primary");
+    fireEvent.click(button);
+    await waitFor(() => expect(kernel.asked("load")).toMatchObject([{ what: ["weather", "clock"] }]));
+    expect(see.queryByRole("button", { name: "Load the demo server" })).toBeNull();
+    expect(see.getByRole("button", { name: "Load demo" })).toBeTruthy();
+  });
+
+  test("what the notebook used and is missing stays offered above what is loaded, until it is forgotten", async () => {
+    const used = { names: ["demo", "shop"], what: ["demo"], line: "%mcp load demo", typed: ["shop"] };
+    const kernel: FakeKernel = new FakeKernel(stateOf(), {
+      known: () => [known("demo", false), known("time", false)],
+      used: () => used,
+      load: () => {
+        kernel.patch({ servers: { demo: server("demo") } });
+        Object.assign(used, { names: ["shop"], what: [], line: "" });
+        return null;
+      },
+    });
+    const { see, click } = await show(kernel);
+    const notice = await see.findByRole("region", { name: "Servers used before" });
+    expect(notice.textContent).toBe("Restore demo?shop was loaded by a cell that is gone: add it again. RestoreForget");
+    expect(see.queryByRole("button", { name: "Load demo" })).toBeNull();
+    click("Restore");
+    await see.findByRole("button", { name: "Stop demo" });
+    const text = (): string => see.getByRole("region", { name: "Servers used before" }).textContent;
+    await waitFor(() => expect(text()).toBe("shop was loaded by a cell that is gone: add it again. Forget"));
+    click("Forget");
+    await waitFor(() => expect(see.queryByRole("region", { name: "Servers used before" })).toBeNull());
+    expect(kernel.asked("forget")).toMatchObject([{ what: ["shop"] }]);
   });
 
   test("another version of the protocol is said, and nothing can be done", async () => {

@@ -96,8 +96,9 @@ def test_name_and_path_of_a_server_that_can_be_loaded_stand_beside_each_other(
     notebook = open_notebook("%load_ext ipymcp", name=str((folder / "notebook").relative_to(work)))
     notebook.run(0)
     known = sidebar(page).root.get_by_role("region", name="Servers that can be loaded")
-    expect(known.get_by_role("listitem")).to_have_count(2)
-    for line in known.get_by_role("listitem").all():
+    lines = known.get_by_role("listitem").filter(has_text=str(folder))
+    expect(lines).to_have_count(2)
+    for line in lines.all():
         path = line.get_by_text(str(folder))
         expect(path).to_have_attribute("title", f"python\n{folder}/.mcp.json")
         parts = [box(part) for part in (line.locator(".mcp-card-name > *"), path, line.get_by_role("button"))]
@@ -201,25 +202,25 @@ def test_after_a_restart_the_notebook_is_offered_what_it_used(open_with_sidebar:
     notebook, panel = open_with_sidebar("%load_ext ipymcp\n%mcp load demo;", "x = 1")
     panel.expect_state("demo", "ready")
     notebook.restart()
-    offered = panel.root.get_by_text("This notebook used demo.")
+    offered = panel.root.get_by_text("Restore demo?")
     expect(offered).to_be_visible()
     assert faults(panel) == []
 
     texts = watched(panel.root)
-    panel.press("Load ipymcp")
+    panel.press("Load ipymcp only")
     expect(panel.root.get_by_role("heading", name="No servers yet")).to_be_visible()
     assert "cannot connect" not in texts()
     expect(offered).to_be_visible()  # now the kernel knows it
     assert faults(panel) == []
     panel.press("Insert as first cell")
     assert notebook.source(0) == "%load_ext ipymcp\n%mcp load demo"
-    panel.press("Load again")
+    panel.press("Restore")
     panel.expect_state("demo", "ready")
 
     notebook.restart()
     expect(offered).to_be_visible()
-    panel.root.get_by_role("checkbox", name="also insert it as the first cell").check()
-    panel.press("Load again")
+    panel.root.get_by_role("checkbox", name="Also insert the cell that does this").check()
+    panel.press("Restore")
     panel.expect_state("demo", "ready")
     assert [notebook.source(index) for index in (0, 2)] == ["%load_ext ipymcp\n%mcp load demo", "x = 1"]
 
@@ -234,25 +235,29 @@ def watched(root: Locator) -> Callable[[], str]:
     return lambda: str(root.page.evaluate("() => shown.join()"))
 
 
-def test_a_server_that_only_a_cell_defines_is_not_loaded_again_after_a_restart_but_its_cell_is_shown(
+def test_a_server_that_only_a_cell_defines_is_still_offered_beside_what_was_restored(
     open_notebook: Open, page: Page
 ) -> None:
     load = f"%mcp load other -- {MISBEHAVING} --era legacy;"
-    notebook = open_notebook("%load_ext ipymcp", "x = 1", load)
-    notebook.run(0)
-    notebook.run(2)
+    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", load)
+    for cell in range(3):
+        notebook.run(cell)
     panel = sidebar(page)
     panel.expect_state("other", "ready")
     notebook.restart()
-    expect(panel.root.get_by_text("This notebook used other.")).to_be_visible()
-    panel.press("Load again")
-    expect(panel.root.locator(".mcp-notice")).to_contain_text("Run the cells that loaded them.")
-    expect(panel.root).to_contain_text("other is defined only in a cell: run that again, or add it again.")
-    expect(panel.button("Load again")).to_have_count(0)
+    expect(panel.root.get_by_text("Restore demo and other?")).to_be_visible()
+    panel.press("Restore")
+    panel.expect_state("demo", "ready")
+    expect(panel.root).to_contain_text("other was loaded by a cell: run that cell again.")
+    expect(panel.button("Restore")).to_have_count(0)
+    notebook.restart()
+    expect(panel.root.get_by_text("Restore demo and other?")).to_be_visible()
+    panel.press("Restore")
     panel.press("Go to the cell of other")
     expect(notebook.cell(2)).to_have_class(re.compile("jp-mod-active"))
     notebook.run(2)
     panel.expect_state("other", "ready")
+    expect(panel.button("Forget")).to_have_count(0)
 
 
 def test_a_start_that_lacks_a_value_has_a_field_for_it(open_with_sidebar: WithSidebar, work: Path, page: Page) -> None:

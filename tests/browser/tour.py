@@ -90,7 +90,7 @@ def tour(notebook: Notebook, page: Page) -> Iterator[str]:
     yield from _questions(notebook, page, panel)
     yield from _activity(notebook, panel)
     notebook.restart()
-    expect(panel.root.get_by_text("This notebook used")).to_be_visible()
+    expect(panel.root.get_by_text("Restore ")).to_be_visible()
     yield "restarted"
     notebook.run(SETUP)
     expect(panel.button("Insert as first cell")).to_be_visible()
@@ -153,11 +153,11 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
 
 def _servers(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     root = panel.root
-    panel.press("Load…")
+    panel.press("Configured servers…")
     expect(panel.button("Load demo")).to_be_visible()
     yield "servers-load"
     panel.press("Load demo")
-    panel.press("Load…")
+    panel.press("Configured servers…")
     notebook.run(SERVERS)
     for name in ("asks", "demo"):
         panel.expect_state(name, "ready")

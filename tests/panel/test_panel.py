@@ -543,13 +543,15 @@ def test_servers_are_offered_to_the_notebook_that_used_them_and_to_no_other(tmp_
     file.write_text(json.dumps({"mcpServers": {"files": named({"name": "a"}), "other": named({"name": "b"})}}))
     path = str(tmp_path / "one.ipynb")
 
-    def used(notebook: str, *loads: Any, unload: Sequence[str] = ()) -> Message:
+    def used(notebook: str, *loads: Any, unload: Sequence[str] = (), forget: Sequence[str] = ()) -> Message:
         mcp = Mcp(Host(notebook=notebook))
         try:
             for each in loads:
                 mcp.load(*each, wait=False, trust=True)
             mcp.unload(*unload)
             view = Notebook(mcp).view()
+            if forget:
+                view.ask("forget", what=forget)
             return view.ask("used")
         finally:
             mcp.close()
@@ -564,6 +566,7 @@ def test_servers_are_offered_to_the_notebook_that_used_them_and_to_no_other(tmp_
     assert offered["typed"] == []
     assert used(str(tmp_path / "renamed.ipynb"))["names"] == []
     assert used(path, ["demo"], unload=["demo"])["names"] == ["files", "other", "typed"]
+    assert used(path, forget=["files", "typed"])["names"] == ["other"]
 
 
 # -- modes, and malformed messages ------------------------------------------------------------------------------------
@@ -575,6 +578,7 @@ VERBS = {
     "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}
     | {"load", "known", "memory", "protocol", "restart_all", "enable_tools", "disable_tools", "set_value", "used"}
     | {"restore"}
+    | {"forget"}
     | {"registry", "search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file"},
 }
 REQUIRED = {"words": "x", "trial": 1, "keep": "me", "by": "command", "what": "x", "path": "x"}

@@ -258,7 +258,8 @@ def _restore(request: MagicRequest) -> Table | None:
 
         %mcp restore
 
-    The servers come back, those typed in a cell as well, with the tools that were disabled and the rules of %mcp policy.
+    The servers come back, those typed in a cell as well, with the tools that were disabled and the rules of
+    %mcp policy.
     What cannot be restored is listed with the reason. A project's server runs only after you have agreed to it.
     %config IPyMCP.restore = "auto", in your own IPython configuration, does this whenever ipymcp is loaded.
     """

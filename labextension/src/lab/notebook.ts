@@ -10,7 +10,6 @@ import { PanelModel } from "../panelmodel";
 import type { Services } from "../services";
 import { pageServices } from "../services";
 import { problemOf } from "../store";
-import { trans } from "../translation";
 import { problemText } from "../views/context";
 import { loadingCell } from "../views/restore";
 import { cellThatLoads, insertBelow, insertCode, insertFirst } from "./cells";
@@ -189,7 +188,6 @@ export class NotebookView {
       const { what, line } = again ? await model.request("used", {}) : { what: [], line: "" };
       if (insert) insertFirst(this.notebook, loadingCell(line));
       if (what.length) await model.request("load", { what });
-      else if (again) model.notify(trans.__("Run the cells that loaded them."), true);
     } catch (error) {
       model.notify(problemText(problemOf(error)), true);
     }

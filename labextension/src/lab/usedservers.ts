@@ -13,10 +13,11 @@ export class UsedServers {
 
   constructor(private readonly path: () => string) {}
 
-  /** Save the names of the loaded servers; remove them when the last server is unloaded. */
-  save({ synced, servers }: PanelState): void {
+  /** Save the names of the loaded servers, and of those that were used before and are still missing. */
+  save({ synced, servers, used }: PanelState): void {
     if (!synced) return;
-    const names = Object.keys(servers).slice(0, MAX_NAMES);
+    const all = new Set([...Object.keys(servers), ...(used ? used.names : this.names())]);
+    const names = [...all].slice(0, MAX_NAMES);
     const text = names.length ? JSON.stringify(names) : "";
     if (text === this.saved) return;
     this.saved = text;

@@ -7,7 +7,7 @@ import { createRoot } from "../root";
 import { visible } from "../text";
 import { trans } from "../translation";
 import { Button } from "../views/parts";
-import { usedSentence } from "../views/restore";
+import { restoreQuestion } from "../views/restore";
 import type { ConnectionStatus } from "./connectionstatus";
 
 export interface WelcomeActions {
@@ -98,31 +98,24 @@ function NotLoaded({
   const [insert, setInsert] = useState(false);
   return (
     <Message title={trans.__("ipymcp is not loaded in this notebook")}>
-      {used.length > 0 && (
-        <>
-          <div>{usedSentence(used)}</div>
-          <div class="mcp-actions">
-            <Button primary disabled={loading} onClick={() => actions.load({ again: true, insert })}>
-              {trans.__("Load again")}
-            </Button>
-          </div>
-        </>
-      )}
       <div>
         {waiting && `${trans.__("%1 needs ipymcp: load it first.", waiting)} `}
-        {used.length
-          ? trans.__("Or load ipymcp without them. The button runs in the kernel:")
-          : trans.__("Load it to use MCP servers here. The button runs in the kernel:")}{" "}
-        <code>{command}</code>
+        {used.length ? restoreQuestion(used) : trans.__("Load it to use MCP servers here.")}{" "}
+        {trans.__("The button runs in the kernel:")} <code>{command}</code>
       </div>
       <div class="mcp-actions">
-        <Button primary={!used.length} disabled={loading} onClick={() => actions.load({ again: false, insert })}>
-          {loading ? trans.__("Loading\u2026") : trans.__("Load ipymcp")}
+        <Button primary disabled={loading} onClick={() => actions.load({ again: used.length > 0, insert })}>
+          {loading ? trans.__("Loading\u2026") : used.length ? trans.__("Restore") : trans.__("Load ipymcp")}
         </Button>
+        {used.length > 0 && (
+          <Button quiet disabled={loading} onClick={() => actions.load({ again: false, insert })}>
+            {trans.__("Load ipymcp only")}
+          </Button>
+        )}
       </div>
       <label class="mcp-check">
         <input type="checkbox" checked={insert} onChange={(event) => setInsert(event.currentTarget.checked)} />
-        {trans.__("also insert it as the first cell")}
+        {trans.__("Also insert the cell that does this")}
       </label>
       <div role="status" aria-live="polite">
         {loading && <div class="mcp-muted">{trans.__("If a cell is running, loading starts when it ends.")}</div>}

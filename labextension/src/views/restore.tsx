@@ -1,17 +1,19 @@
 /** The servers that this notebook used before, to be loaded again. */
 
 import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
 import type { UsedServers } from "../protocol";
-import { singleLine } from "../text";
+import { listed, singleLine } from "../text";
 import { trans } from "../translation";
-import { useAllowed, useLoaded, usePanel, useRequest } from "./context";
+import { useAllowed, useLoaded, usePanel, useRequest, useSelect } from "./context";
 import { Button } from "./parts";
 
 const LOAD_EXTENSION = "%load_ext ipymcp";
 
-/** A sentence with the names of these servers. */
-export const usedSentence = (names: readonly string[]): string =>
-  trans.__("This notebook used %1.", names.map(singleLine).join(", "));
+const NOTHING_USED: UsedServers = { names: [], what: [], line: "", typed: [] };
+
+/** A question with the names of these servers. */
+export const restoreQuestion = (names: readonly string[]): string => trans.__("Restore %1?", listed(names));
 
 /** The code of a cell that loads servers by a `%mcp` line. */
 export const loadingCell = (line: string): string => [LOAD_EXTENSION, line].filter(Boolean).join("\n");
@@ -19,33 +21,40 @@ export const loadingCell = (line: string): string => [LOAD_EXTENSION, line].filt
 /** The servers that the notebook used and that are not loaded; null until the kernel has replied. */
 export function useUsed(): UsedServers | null {
   const may = useAllowed("used");
-  return useLoaded("used", may ? {} : null, "used").value;
+  const { model } = usePanel();
+  const loaded = useSelect(({ servers }) => Object.keys(servers).join());
+  const { value } = useLoaded("used", may ? {} : null, loaded);
+  useEffect(() => {
+    if (value) model.store.set({ used: value });
+  }, [value]);
+  const used = useSelect((state) => state.used);
+  const servers = useSelect((state) => state.servers);
+  const missing = (name: string): boolean => !(name in servers);
+  return used && { ...used, names: used.names.filter(missing), typed: used.typed.filter(missing) };
 }
 
-/** Buttons that load the servers again, or show the cells that load them. */
-export function Restore({ used }: { used: UsedServers }): JSX.Element {
-  const { services } = usePanel();
+/** Buttons that load the servers again or forget them, or show the cells that load them. */
+export function Restore({ used }: { used: UsedServers }): JSX.Element | null {
+  const { model, services } = usePanel();
   const act = useRequest();
   const { names, what, line, typed } = used;
   const { insertFirst, cellThatLoads } = services;
+  if (!names.length) return null;
+  const others = names.filter((name) => !typed.includes(name));
+  const forget = async (): Promise<void> => {
+    await act("forget", { what: names });
+    model.store.set({ used: NOTHING_USED });
+  };
   return (
     <section class="mcp-restore" aria-label={trans.__("Servers used before")}>
-      <h2>{usedSentence(names)}</h2>
-      {line !== "" && (
-        <div class="mcp-actions">
-          <Button primary onClick={() => void act("load", { what })}>
-            {trans.__("Load again")}
-          </Button>
-          {insertFirst && (
-            <Button onClick={() => insertFirst(loadingCell(line))}>{trans.__("Insert as first cell")}</Button>
-          )}
-        </div>
-      )}
+      {others.length > 0 && <h2>{restoreQuestion(others)}</h2>}
       {typed.map((name) => {
         const go = cellThatLoads?.(name);
         return (
           <p key={name}>
-            {trans.__("%1 is defined only in a cell: run that again, or add it again.", singleLine(name))}{" "}
+            {go
+              ? trans.__("%1 was loaded by a cell: run that cell again.", singleLine(name))
+              : trans.__("%1 was loaded by a cell that is gone: add it again.", singleLine(name))}{" "}
             {go && (
               <Button quiet label={trans.__("Go to the cell of %1", singleLine(name))} onClick={go}>
                 {trans.__("Go to cell")}
@@ -54,6 +63,19 @@ export function Restore({ used }: { used: UsedServers }): JSX.Element {
           </p>
         );
       })}
+      <div class="mcp-actions">
+        {others.length > 0 && (
+          <Button primary onClick={() => void act("load", { what })}>
+            {trans.__("Restore")}
+          </Button>
+        )}
+        {others.length > 0 && insertFirst && (
+          <Button onClick={() => insertFirst(loadingCell(line))}>{trans.__("Insert as first cell")}</Button>
+        )}
+        <Button quiet onClick={() => void forget()}>
+          {trans.__("Forget")}
+        </Button>
+      </div>
     </section>
   );
 }

@@ -1,10 +1,11 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { ServerRow, Verb } from "../protocol";
+import type { ServerRow, UnloadedServer, UsedServers, Verb } from "../protocol";
 import type { OfferKind, Target } from "../store";
 import { isVisitor, serversOf } from "../store";
 import { bytes, count, singleLine, visible, wholeDuration } from "../text";
 import { trans } from "../translation";
+import type { Loaded } from "./context";
 import { useRequest, useLoaded, useAllowed, useMode, useNow, usePanel, useSelect, useUniqueId } from "./context";
 import type { IconName } from "./icons";
 import { Icon, IconButton } from "./icons";
@@ -40,12 +41,14 @@ export function ServersView({ go }: { go: Go }): JSX.Element {
   if (adding) {
     return <AddView key={adding.text} adding={adding} onClose={() => model.store.set({ adding: null })} />;
   }
-  if (!servers.length) return <EmptyState />;
+  const used = useUsed();
+  if (!servers.length) return <EmptyState used={used} />;
   return (
     <div class="mcp-view">
       <Toolbar servers={servers} loading={loading} onLoading={setLoading} />
       <div class="mcp-scroll">
-        {loading && <KnownServers withDemo />}
+        {used && <Restore used={used} />}
+        {loading && <ConfiguredServers />}
         <ul aria-label={trans.__("Servers")}>
           {servers.map((server) => (
             <li key={server.name}>
@@ -76,7 +79,7 @@ function Toolbar({
       <AddButton />
       {full && (
         <button type="button" class="mcp-button" aria-expanded={loading} onClick={() => onLoading(!loading)}>
-          {trans.__("Load\u2026")}
+          {trans.__("Configured servers\u2026")}
         </button>
       )}
       <span class="mcp-spacer" />
@@ -290,11 +293,18 @@ function Memory({ server }: { server: string }): JSX.Element {
   );
 }
 
+/** The configured servers and the demo server. */
+const ConfiguredServers = (): JSX.Element => <KnownServers withDemo known={useLoaded("known", {}, "known")} />;
+
+interface KnownServersProps {
+  known: Loaded<UnloadedServer[]>;
+  withDemo: boolean;
+}
+
 /** Configured servers that can be loaded, and optionally the demo server. */
-function KnownServers({ withDemo }: { withDemo: boolean }): JSX.Element {
+function KnownServers({ withDemo, known: { value, problem, loading, reload } }: KnownServersProps): JSX.Element {
   const act = useRequest();
   const servers = useSelect((state) => state.servers);
-  const { value, problem, loading, reload } = useLoaded("known", {}, "known");
   const load = async (name: string): Promise<void> => {
     await act("load", { what: [name] });
     reload();
@@ -345,13 +355,13 @@ function KnownServers({ withDemo }: { withDemo: boolean }): JSX.Element {
   );
 }
 
-/** Getting started, shown when no server is loaded. */
-function EmptyState(): JSX.Element {
+/** Getting started, shown when no server is loaded: what the notebook used, else the project's servers, else the demo server. */
+function EmptyState({ used }: { used: UsedServers | null }): JSX.Element {
   const { connection, synced, questions } = useSelect((state) => state);
   const isAsked = Object.keys(questions).length > 0;
   const { services, model } = usePanel();
   const full = useAllowed("load");
-  const used = useUsed();
+  const known = useLoaded("known", full ? {} : null, "known");
   const mayInsert = !useSelect(isVisitor);
   const act = useRequest();
   if (!synced) {
@@ -365,26 +375,45 @@ function EmptyState(): JSX.Element {
     const where = await services.insertCode("%mcp load demo", "mcp");
     model.notify(where === "inserted" ? trans.__("Inserted.") : trans.__("Copied: paste it into a cell."));
   };
+  const others = known.value?.filter(({ name }) => !used?.names.includes(name)) ?? [];
+  const project = others.filter(({ is_project }) => is_project);
+  const hasUsed = Boolean(used?.names.length);
+  const offersDemo = !hasUsed && !project.length && (known.value !== null || !known.loading);
   return (
     <div class="mcp-view mcp-scroll">
       <div class="mcp-welcome">
-        {used && used.names.length > 0 && <Restore used={used} />}
+        {used && <Restore used={used} />}
         <h2>{trans.__("No servers yet")}</h2>
-        <p>
-          {trans.__("Load one in a cell, for example the demo server included with ipymcp:")}{" "}
-          <code>%mcp load demo</code>
-        </p>
+        {offersDemo && (
+          <p>
+            {trans.__("Load one in a cell, for example the demo server included with ipymcp:")}{" "}
+            <code>%mcp load demo</code>
+          </p>
+        )}
         <p class="mcp-actions">
-          {full && (
-            <Button primary={!isAsked && !used?.names.length} onClick={() => void act("load", { what: ["demo"] })}>
+          {project.length > 0 && (
+            <Button
+              primary={!isAsked && !hasUsed}
+              onClick={() => void act("load", { what: project.map(({ name }) => name) })}
+            >
+              {trans._n("Load the server of this project", "Load %1 servers of this project", project.length)}
+            </Button>
+          )}
+          {offersDemo && full && (
+            <Button primary={!isAsked} onClick={() => void act("load", { what: ["demo"] })}>
               {trans.__("Load the demo server")}
             </Button>
           )}
-          {mayInsert && <Button onClick={() => void insert()}>{trans.__("Insert this line")}</Button>}
+          {offersDemo && mayInsert && <Button onClick={() => void insert()}>{trans.__("Insert this line")}</Button>}
           <AddButton />
         </p>
       </div>
-      {full && <KnownServers withDemo={false} />}
+      {full && (
+        <KnownServers
+          withDemo={!offersDemo && !used?.names.includes("demo")}
+          known={{ ...known, value: known.value && others }}
+        />
+      )}
     </div>
   );
 }

@@ -80,7 +80,7 @@ test("a notebook without ipymcp shows how to load it, and a button that does", (
   const { text, done } = drawn(ended(ABSENT));
   expect(text).toBe(
     "ipymcp is not loaded in this notebookLoad it to use MCP servers here. The button runs in the kernel: " +
-      "%load_ext ipymcpLoad ipymcpalso insert it as the first cell",
+      "%load_ext ipymcpLoad ipymcpAlso insert the cell that does this",
   );
   fireEvent.click(screen.getByRole("button", { name: "Load ipymcp" }));
   expect(done).toEqual([{ again: false, insert: false }]);
@@ -90,10 +90,10 @@ test("a notebook that used servers offers them again, and the cell that loads th
   const { text, show, done } = drawn(ended(ABSENT));
   expect(text).not.toContain("used");
   show(ended(ABSENT), ["files", "ht\ntp"]);
-  expect(screen.getByText("This notebook used files, ht tp.")).toBeTruthy();
-  fireEvent.click(screen.getByRole("checkbox", { name: "also insert it as the first cell" }));
+  expect(screen.getByText(/Restore files and ht tp\?/)).toBeTruthy();
+  fireEvent.click(screen.getByRole("checkbox", { name: "Also insert the cell that does this" }));
   await waitFor(() => expect((screen.getByRole("checkbox") as HTMLInputElement).checked).toBe(true));
-  fireEvent.click(screen.getByRole("button", { name: "Load again" }));
+  fireEvent.click(screen.getByRole("button", { name: "Restore" }));
   expect(done).toEqual([{ again: true, insert: true }]);
 });
 
