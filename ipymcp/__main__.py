@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from ipymcp.text import visible
 from ipymcp.version import __version__
 
 _USE = """\
@@ -20,9 +21,9 @@ The demo server alone, on stdin and stdout: python -m ipymcp.demo
 def main() -> None:
     """Print the version, or how ipymcp is used."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        sys.stdout.write(f"ipymcp {__version__}\n")
+        sys.stdout.write(visible(f"ipymcp {__version__}\n"))
     else:
-        sys.stdout.write(_USE)
+        sys.stdout.write(visible(_USE))
 
 
 if __name__ == "__main__":

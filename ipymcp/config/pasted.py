@@ -1,4 +1,4 @@
-"""What people have in hand to define servers, converted to config documents.
+"""Definitions of servers as people have them in hand, converted to config documents.
 
     uvx mcp-server-time                     a command; also `KEY=VALUE uvx …`, and with a name: `time -- uvx …`
     https://host/mcp                        an address

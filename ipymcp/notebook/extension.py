@@ -256,7 +256,7 @@ class Extension:
         kind = f"the module {other.__name__}" if isinstance(other, ModuleType) else f"a {type(other).__name__}"
         print_notice(
             f"the name {name} is {kind} of yours, and not the notebook's servers: after from ipymcp import mcp as"
-            " servers, a tool is servers.SERVER.TOOL(…); %mcp lines work as always"
+            " servers, a tool is servers.SERVER.TOOL(…); %mcp works as always"
         )
 
     @property

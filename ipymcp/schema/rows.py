@@ -124,8 +124,8 @@ def _kept_row(row: Any) -> Any:
     return row
 
 
-class _ArgumentWriter:
-    """Writes the arguments of a row as JSON, and numbers as text where the tool takes only strings.
+class _ArgumentEncoder:
+    """Encodes the arguments of a row as JSON, and numbers as text where the tool takes only strings.
 
     Args:
         schema: The tool's input schema.
@@ -181,12 +181,12 @@ def read_rows(
         _check_names(schema, (*columns, *constants))
     if twice := next((name for name in columns if name in constants), None):
         raise _error(schema, f"argument {twice!r} has a column and a constant value: remove one")
-    write = _ArgumentWriter(schema, note)
+    encode = _ArgumentEncoder(schema, note)
     table = _table(source)
     if table is not None:
-        return _table_rows(*table, write, columns, constants)
+        return _table_rows(*table, encode, columns, constants)
     if _is_arrow(source):
-        return _batch_rows(_reader(source), write, columns, constants)
+        return _batch_rows(_reader(source), encode, columns, constants)
     if columns:
         raise _error(schema, f"columns= is for tables, and this is {shown(source)}")
     if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable | AsyncIterable):
@@ -199,7 +199,7 @@ def read_rows(
         rows = iter(_Unfolded(rows))
     elif isinstance(source, Sequence) and source and _is_part(cast("Sequence[object]", source)[0]):
         rows, count = _Unfolded(rows), None
-    return Rows(_row_binder(write, constants), rows, count=count)
+    return Rows(_row_binder(encode, constants), rows, count=count)
 
 
 def _check_names(schema: ToolSchema, names: Iterable[str]) -> None:
@@ -295,41 +295,43 @@ class _Cells:
 def _table_rows(
     frame: Any,
     native: Callable[[Any], Any],
-    write: _ArgumentWriter,
+    encode: _ArgumentEncoder,
     columns: Mapping[str, str],
     constants: Mapping[str, Any],
 ) -> Rows:
     available = _names(frame)
-    bound = _bound_columns(available, write.schema, columns, constants, len(frame.columns) - len(available))
+    bound = _bound_columns(available, encode.schema, columns, constants, len(frame.columns) - len(available))
     distinct = list(dict.fromkeys(bound.values()))
     place = {column: at for at, column in enumerate(distinct)}
     given = [(name, place[column]) for name, column in bound.items()]
-    arguments = _argument_maker(given, write, constants)
+    arguments = _argument_maker(given, encode, constants)
     cells = _Cells(frame, distinct)
     return Rows(
         arguments, cells, frame, native, bound, len(frame), available, shown=lambda: frame.iter_rows(named=True)
     )
 
 
-def _batch_rows(reader: Any, write: _ArgumentWriter, columns: Mapping[str, str], constants: Mapping[str, Any]) -> Rows:
+def _batch_rows(
+    reader: Any, encode: _ArgumentEncoder, columns: Mapping[str, str], constants: Mapping[str, Any]
+) -> Rows:
     """The rows of a stream of Arrow record batches, as dicts."""
     available = list(reader.schema.names)
-    bound = _bound_columns(available, write.schema, columns, constants)
-    arguments = _argument_maker(list(bound.items()), write, constants)
+    bound = _bound_columns(available, encode.schema, columns, constants)
+    arguments = _argument_maker(list(bound.items()), encode, constants)
     rows = (row for batch in reader for row in batch.to_pylist())
 
     def read_all() -> Rows:
         table = _table(reader.read_all())
         assert table is not None
-        return _table_rows(*table, write, columns, constants)
+        return _table_rows(*table, encode, columns, constants)
 
     return Rows(arguments, rows, columns=bound, available=available, read_all=read_all)
 
 
 def _argument_maker(
-    given: Sequence[tuple[str, Any]], write: _ArgumentWriter, constants: Mapping[str, Any]
+    given: Sequence[tuple[str, Any]], encode: _ArgumentEncoder, constants: Mapping[str, Any]
 ) -> Callable[[Any], bytes]:
-    required = {each.name for each in write.schema.parameters if each.required}
+    required = {each.name for each in encode.schema.parameters if each.required}
     places = [(name, place, name in required) for name, place in given]
 
     def bind(row: Any) -> bytes:
@@ -340,7 +342,7 @@ def _argument_maker(
                 arguments[name] = value
             elif is_required:
                 arguments[name] = None
-        return write(arguments)
+        return encode(arguments)
 
     return bind
 
@@ -435,8 +437,8 @@ def _is_part(row: object) -> bool:
 # -- other rows -------------------------------------------------------------------------------------------------------
 
 
-def _row_binder(write: _ArgumentWriter, constants: Mapping[str, Any]) -> Callable[[Any], bytes]:
-    schema = write.schema
+def _row_binder(encode: _ArgumentEncoder, constants: Mapping[str, Any]) -> Callable[[Any], bytes]:
+    schema = encode.schema
     required = {name for each in schema.parameters if each.required for name in (each.name, each.alias)}
     known = {name for each in schema.parameters for name in (each.name, each.alias)}
     free = [each for each in schema.parameters if not {each.name, each.alias} & constants.keys()]
@@ -448,10 +450,10 @@ def _row_binder(write: _ArgumentWriter, constants: Mapping[str, Any]) -> Callabl
             given = {name: value for name, value in cells if name in required or not is_missing(value)}
             if isinstance(row, _PartRow):
                 given = {name: value for name, value in given.items() if name in known and name not in constants}
-            return write({**constants, **given})
+            return encode({**constants, **given})
         values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
         if len(values) > len(places):
             return types.encode(schema.bind(values, constants))  # raises the error about too many arguments
-        return write({**constants, **dict(zip(places, values, strict=False))})
+        return encode({**constants, **dict(zip(places, values, strict=False))})
 
     return bind

@@ -13,7 +13,7 @@ from ipymcp.errors import AuthError, ConnectionLost
 from ipymcp.notebook.magics.dispatch import MODULES
 from ipymcp.runtime.failures import explain
 
-OTHER_WORDS = ("lists", "shows", "line", "can", "needs", "are", "status")
+OTHER_WORDS = ("lists", "shows", "line", "can", "needs", "are", "status", "works")
 """Words that follow `%mcp` in sentences about it."""
 PACKAGE = Path(ipymcp.__file__).parent
 WORD = re.compile(r"%mcp ([a-z]+)(?: ([^\s`.,;:]+))?")
@@ -23,9 +23,11 @@ NOT_QUOTED = {
     "calls.py": {"shown", "path.raw"},  # a number, and the word as it was typed
     "call.py": {"self.number"},
     "dispatch.py": {"word.raw", "text.strip()"},  # as they were typed
+    "pasted.py": {"rest"},  # a command line as it was given
     "load_request.py": {"name", "text", "program", "scheme"},  # a command line as it was given, and words of our own
     "config.py": {"names[0]", "'it' if one else 'them'"},
     "servers.py": {"alone"},
+    "security.py": {"name"},  # as it was typed
     "config_edits.py": {"where"},
 }
 """Expressions that need no quotes, by file: constant words, numbers, and text as the user typed it."""

@@ -272,7 +272,7 @@ def _version(request: MagicRequest) -> None:
         with contextlib.suppress(PackageNotFoundError):
             packages.append((package, version(package)))
     protocol = f"MCP {HANDSHAKE_VERSIONS[-1]} to {STATELESS_VERSIONS[0]}"
-    print(f"ipymcp {__version__} · {protocol} · {', '.join(map(' '.join, packages))}")  # noqa: T201 - the answer
+    print(visible(f"ipymcp {__version__} · {protocol} · {', '.join(map(' '.join, packages))}"))  # noqa: T201 - the answer
 
 
 COMMANDS = {
