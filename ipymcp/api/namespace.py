@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.servers import ServerCommands, Servers, ServerTools, log_table
+from ipymcp.api.servers import ServerCommands, Servers, ServerTools, UnloadedServer, log_table
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import ToolFactory
 from ipymcp.api.toolset import Toolset
@@ -81,6 +82,8 @@ _DEFINITION = {
 }
 """The keywords that define one server."""
 _NO_INPUTS: Mapping[str, Any] = {}
+_MAX_SERVERS = 10
+"""Maximum number of names of servers that the beginning of a path is compared to."""
 _TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
 
 
@@ -352,22 +355,34 @@ class Mcp(NotPicklable):
 
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by the server's name or identifier."""
-        if not isinstance(name, str) or name not in self._host.sessions:  # pyright: ignore[reportUnnecessaryIsInstance]
-            self._load_if_lazy(name)
+        if name not in self._host.sessions:
+            unloaded = self._unloaded(name)
+            if unloaded is not None:
+                return unloaded
             name = self._host.find(name).name
         return ServerTools(self._factory, name)
 
+    def _unloaded(self, name: str) -> UnloadedServer | None:
+        """A configured server that starts at its first use; None for any other."""
+        definition = self._host.find_startable(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        return None if definition is None else UnloadedServer(self._factory, definition)
+
     def _load_if_lazy(self, name: str) -> None:
-        if not isinstance(name, str) or name in self._host.sessions or name in self._host.aliases().values():  # pyright: ignore[reportUnnecessaryIsInstance]
-            return
-        definition = self._host.discovery.peek().find(name)
-        if (
-            definition is not None
-            and definition.lazy
-            and not definition.disabled
-            and self._host.guard.trusts(definition)
-        ):
+        definition = self._host.find_startable(name)
+        if definition is not None and definition.lazy and self._host.guard.trusts(definition):
             self.load(definition.name)
+
+    def _load_for_use(self, path: str) -> None:
+        """Load the configured server that a path `server.tool` or `server__tool` begins with, if it is not loaded."""
+        servers = {path[: match.start()] for match in re.finditer(r"\.|__", path)} | {path}
+        for name in sorted(servers, key=len, reverse=True)[:_MAX_SERVERS]:
+            if name in self._host.sessions or name in self._host.aliases().values():
+                return
+        for name in sorted(servers, key=len, reverse=True)[:_MAX_SERVERS]:
+            definition = self._host.find_startable(name)
+            if definition is not None:
+                self._host.used(definition.name)
+                return
 
     def __iter__(self) -> Iterator[str]:
         """The names of the servers."""
@@ -917,6 +932,16 @@ def set_model(mcp: Mcp, model: Any, budget: int, replay: Replay) -> list[str]:
         The running servers that can use the model only after a restart.
     """
     return mcp._set_model(model, budget, replay)  # pyright: ignore[reportPrivateUsage]
+
+
+def unloaded_server(mcp: Mcp, name: str) -> UnloadedServer | None:
+    """A configured server that starts at its first use; None for any other."""
+    return mcp._unloaded(name)  # pyright: ignore[reportPrivateUsage]
+
+
+def load_for_use(mcp: Mcp, path: str) -> None:
+    """Load the configured server that a path `server.tool` begins with, if it starts at its first use."""
+    mcp._load_for_use(path)  # pyright: ignore[reportPrivateUsage]
 
 
 def load_if_lazy(mcp: Mcp, name: str) -> None:

@@ -9,13 +9,16 @@ from msgspec import Struct
 
 from ipymcp.api.catalogs import not_running
 from ipymcp.api.sync_and_async import sync_and_async
+from ipymcp.api.tool import UnloadedTool
 from ipymcp.api.toolset import hidden_note, tool_table
 from ipymcp.argument_checks import COUNT, SECONDS, TEXT, check_name, checked, one_of
 from ipymcp.errors import McpError, RpcError
 from ipymcp.names import RESERVED_SERVER
 from ipymcp.results.tables import NotPicklable, Table, TableView, mimebundle
+from ipymcp.runtime.catalog import remembered
 from ipymcp.runtime.events import LEVELS
 from ipymcp.runtime.server_status import Retries, State, state_label
+from ipymcp.security.trust import digest_of
 from ipymcp.text import counted
 
 if TYPE_CHECKING:
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
 
     from ipymcp.api.resources import Prompts, Resources
     from ipymcp.api.tool import Tool, ToolFactory
+    from ipymcp.config.definition import ServerDefinition
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call
+    from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.session import ServerSession
     from ipymcp.storage.known_servers import KnownServer
 
@@ -109,6 +114,80 @@ class ServerTools(NotPicklable):
     def _session(self) -> ServerSession:
         host = self._factory.host
         return host.sessions.get(self._name) or host.find(self._name)
+
+
+class UnloadedServer(ServerTools):
+    """The tools of a configured server that is not loaded. Using one starts the server; looking at them does not.
+
+    Until then, the tools are those that the server had when it last ran.
+    """
+
+    def __init__(self, factory: ToolFactory, definition: ServerDefinition) -> None:
+        super().__init__(factory, definition.name)
+        self._definition = definition
+
+    @property
+    def resources(self) -> Resources:
+        """The server's resources; starts the server."""
+        self._session()
+        return super().resources
+
+    @property
+    def prompts(self) -> Prompts:
+        """The server's prompts; starts the server."""
+        self._session()
+        return super().prompts
+
+    def __getattr__(self, name: str) -> Tool:
+        if name.startswith("_") and not self._is_loaded:
+            raise AttributeError(name)
+        return super().__getattr__(name)
+
+    def __getitem__(self, name: str) -> Tool:
+        """A tool by its exact name or identifier, whether or not the server has it."""
+        if self._is_loaded:
+            return super().__getitem__(name)
+        check_name(name, "tool")
+        return UnloadedTool(self._factory, self._name, name)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return super().__iter__() if self._is_loaded else (self[name] for name in self._catalog().tools)
+
+    def __len__(self) -> int:
+        return super().__len__() if self._is_loaded else len(self._catalog().tools)
+
+    def __contains__(self, name: object) -> bool:
+        if self._is_loaded:
+            return super().__contains__(name)
+        return isinstance(name, str) and self._catalog().find(name) is not None
+
+    def __dir__(self) -> list[str]:
+        if self._is_loaded:
+            return super().__dir__()
+        return sorted([*(entry.alias for entry in self._catalog().for_people()), *RESERVED_SERVER])
+
+    def _ipython_key_completions_(self) -> list[str]:
+        catalog = self._session().catalog if self._is_loaded else self._catalog()
+        return [entry.name for entry in catalog.for_people()]
+
+    def _table(self) -> Table:
+        if self._is_loaded:
+            return super()._table()
+        entries = self._catalog().for_people()
+        note = f"{self._name} is not loaded, and starts at its first use"
+        note += "; this is what it had when it last ran" if entries else ""
+        return tool_table(entries, self._factory, title=f"{self._name}: tools", note=note)
+
+    @property
+    def _is_loaded(self) -> bool:
+        return self._name in self._factory.host.sessions
+
+    def _catalog(self) -> Catalog:
+        """The catalog of the last run of the same definition."""
+        return remembered(self._name, self._factory.host.store.known.catalog(digest_of(self._definition)))
+
+    def _session(self) -> ServerSession:
+        return self._factory.host.used(self._name)
 
 
 class ServerCommands(Struct, frozen=True):

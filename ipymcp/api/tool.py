@@ -24,7 +24,7 @@ from ipymcp.protocol import types
 from ipymcp.results.tables import NotPicklable
 from ipymcp.results.tool_result import StoredResults
 from ipymcp.security.rules import CALLERS
-from ipymcp.security.untrusted import Conversation
+from ipymcp.security.untrusted import Conversation, refuse_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -380,6 +380,48 @@ class AsyncTool(Tool):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"pickle {expression(self._server, self._name)} instead of its .aio")
+
+
+class UnloadedTool(Tool):
+    """A tool of a configured server that is not loaded. Any use of it starts the server, which may lack the tool."""
+
+    def __init__(self, factory: ToolFactory, server: str, name: str) -> None:
+        super().__init__(factory, server, name)
+        self.__name__ = name
+        self.__qualname__ = f"{server}.{name}"
+
+    aio = _AsyncVariant(lambda tool: UnloadedAsyncTool(tool._factory, tool._server, tool._name))
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        if self._server not in self._factory.host.sessions:
+            raise AttributeError("__signature__")
+        return super().__signature__
+
+    def __repr__(self) -> str:
+        if self._server in self._factory.host.sessions:
+            return super().__repr__()
+        return f"<tool {self}, whose server starts at its first use>"
+
+    def _session(self) -> ServerSession:
+        return self._factory.host.used(self._server)
+
+    async def _amap_target(self) -> MapTarget:
+        host = self._factory.host
+        await host.loop.arun(host.load_for_use(self._server))
+        return await super()._amap_target()
+
+
+class UnloadedAsyncTool(UnloadedTool, AsyncTool):
+    """The awaitable variant of `UnloadedTool`."""
+
+    async def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:  # type: ignore[override]
+        """Start the server, call the tool and await its result."""
+        host = self._factory.host
+        if self._server not in host.sessions:
+            refuse_models("start a server")
+        await host.loop.arun(host.load_for_use(self._server))
+        return await super().__call__(*args, **kwargs)
 
 
 class UnpickledTool(Tool):

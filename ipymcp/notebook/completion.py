@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, structs
 
 from ipymcp.api.catalogs import load_quickly
-from ipymcp.api.namespace import Mcp, factory_of
+from ipymcp.api.namespace import Mcp, factory_of, unloaded_server
 from ipymcp.api.resources import Prompt, PromptResult, Resource, Resources, Template, prompt_schema, template_schema
-from ipymcp.api.servers import Server
+from ipymcp.api.servers import Server, UnloadedServer
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.api.tool import Tool
 from ipymcp.errors import McpError
 from ipymcp.masking import mask
-from ipymcp.names import RESERVED_HOST, RESERVED_SERVER
+from ipymcp.names import RESERVED_HOST, RESERVED_SERVER, identifier
 from ipymcp.notebook.line_syntax import Kind, Option, Syntax, names_among, split_text, tokenize_partial
 from ipymcp.results.resource_result import ResourceResult
 from ipymcp.results.tool_result import ToolResult
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ipymcp.notebook.line_syntax import PartialLine, Word
+    from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
     from ipymcp.schema.tool_schema import Parameter
 
@@ -550,8 +551,16 @@ def _in_path(context: AttributeContext, mcp: Mcp) -> tuple[Iterable[object], str
     found = _object_at(context.path, mcp)
     if context.kind == "key":
         return _keys(found), "path" if isinstance(found, Resources) else "function"
-    words = () if found is None else [word for word in dir(found) if not word.startswith("_")]
+    words = [] if found is None else [word for word in dir(found) if not word.startswith("_")]
+    if found is mcp:
+        words += _startable(host_of(mcp))
     return words, "module" if found is mcp else "property" if isinstance(found, type) else "function"
+
+
+def _startable(host: Host) -> list[str]:
+    """The identifiers of the configured servers that start at their first use."""
+    found = host.discovery.peek().definitions if host.starts_on_use else {}
+    return [identifier(name) for name, one in found.items() if not one.disabled and name not in host.sessions]
 
 
 def _keys(found: object) -> Iterable[object]:
@@ -567,7 +576,9 @@ def _object_at(path: Sequence[Step], mcp: Mcp) -> object:
     found: object = None
     if not _is_mcp_attribute(first):
         session = _session(first.name, mcp)
-        found = mcp[session.name] if session is not None else None
+        found = mcp[session.name] if session is not None else unloaded_server(mcp, first.name)
+        if isinstance(found, UnloadedServer) and rest:
+            found = Tool if rest.pop(0).name in dir(found) else None
         if session is not None and rest:
             step = rest.pop(0)
             if not _is_server_attribute(step):

@@ -309,6 +309,7 @@ class Extension:
         host.client_handlers.nested_loop = settings.nested_loop
         host.history.mode = settings.history
         host.registry_address = settings.registry
+        host.starts_on_use = settings.start_on_use
         host.client_handlers.shows_apps = settings.apps != "off" and hasattr(self.ip, "kernel")
         host.guard.policy.pins, host.guard.policy.doubts = settings.pins, settings.doubts
 

@@ -66,6 +66,11 @@ class IPyMCP(Configurable):
     sampling_tokens = Int(
         100_000, help="Token budget of each server for sampling requests, which that model answers."
     ).tag(config=True)
+    start_on_use = Bool(
+        True,
+        help="Start a configured server that is not loaded when it is first used, as in mcp.github.search(…);"
+        " you are asked about a project's.",
+    ).tag(config=True)
     replay = Enum(
         ("off", "auto", "only"),
         "off",
@@ -84,7 +89,7 @@ class IPyMCP(Configurable):
     ).tag(config=True)
     quiet = Bool(False, help="Show no progress of calls and of loading servers.").tag(config=True)
 
-    @validate("apps", "pins", "history", "doubts", "panel", "registry", "replay", "sampling_tokens")
+    @validate("apps", "pins", "history", "doubts", "panel", "registry", "replay", "sampling_tokens", "start_on_use")
     def _refuse_models(self, proposal: dict[str, Any]) -> Any:
         refuse_models(f"set IPyMCP.{proposal['trait'].name}")
         return proposal["value"]

@@ -29,6 +29,7 @@ from ipymcp.runtime.oauth_redirects import Redirects
 from ipymcp.runtime.question_routing import QuestionRouter
 from ipymcp.runtime.reaper import Reaper
 from ipymcp.runtime.server_status import State
+from ipymcp.security.untrusted import current_actor, refuse_models
 from ipymcp.storage.history import History
 from ipymcp.storage.notebooks import NotebookRule, UsedServer
 from ipymcp.storage.store import Store
@@ -181,6 +182,8 @@ class Host:
         self.guard = AccessControl(self.loop, self.questions, lambda: self.store.database, self.notices.add)
         if self.remembered_as is not None:
             self.guard.policy.observer, self.guard.policy.filters.observer = self._keep_rule, self._keep_filters
+        self.starts_on_use = True
+        """Whether a configured server that is not loaded is started when it is first used."""
         self.redirects = Redirects()
         self.registry_address = ""
         """The address of the registry of servers; empty for the official one."""
@@ -259,6 +262,28 @@ class Host:
         if wait:
             await asyncio.gather(*(session.settled() for session in sessions))
         return sessions
+
+    async def load_for_use(self, name: str) -> ServerSession:
+        """Load a configured server that is about to be used, and tell the user.
+
+        Raises:
+            UnknownName: The server is no longer configured.
+            ServerError: It did not start.
+        """
+        session = self.sessions.get(name)
+        if session is None:
+            definition = (await asyncio.to_thread(self.discovery.peek)).find(name)
+            if definition is None:
+                raise UnknownName(f"there is no server {shown(name)}", hint=self.missing_hint(name))
+            [session] = await self.load([definition])
+            if session.client is not None:
+                self.notices.add(
+                    f"{name} was configured but not loaded, and is started now;"
+                    " %config IPyMCP.start_on_use = False prevents that"
+                )
+        if not session.is_lazy:
+            session.require()
+        return session
 
     async def start(self, names: Sequence[str]) -> list[ServerSession]:
         """Start servers, and wait until each is ready or has failed."""
@@ -366,6 +391,34 @@ class Host:
             if alias == name:
                 return self.sessions[exact]
         raise UnknownName(f"there is no server {shown(name)}", hint=self.missing_hint(name))
+
+    def find_startable(self, name: str) -> ServerDefinition | None:
+        """Find a configured server that is not loaded, and that is started at its first use, by its name or identifier.
+
+        Models may not start servers by using them.
+        """
+        actor = current_actor()
+        if name in self.sessions or name in self.aliases().values() or (actor is not None and actor.caller == "model"):
+            return None
+        definition = self.discovery.peek().find(name)
+        if definition is None or definition.disabled:
+            return None
+        is_lazy = definition.lazy and self.guard.trusts(definition)
+        return definition if self.starts_on_use or is_lazy else None
+
+    def used(self, name: str) -> ServerSession:
+        """Return a server that is about to be used; load it if it is only configured.
+
+        Raises:
+            PolicyError: It would have to be started by a model's code.
+            UnknownName: The server is not configured.
+            ServerError: It did not start.
+        """
+        session = self.sessions.get(name)
+        if session is None:
+            refuse_models("start a server")
+            session = self.loop.run(self.load_for_use(name))
+        return session
 
     def missing_hint(self, name: str) -> str:
         """How to get a server that is not loaded: the line that loads a configured one, or similar names."""

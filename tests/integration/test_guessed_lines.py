@@ -16,8 +16,7 @@ MISBEHAVING = server_command("misbehaving")
 TABLE = "MCP servers"
 CONFIGURED = "it is configured but not loaded yet: %mcp load cfgd"
 NOT_LOADED = [
-    *["mcp.cfgd", "mcp['cfgd']", "mcp.servers['cfgd']", "%mcp call cfgd.x"],
-    *["%mcp start cfgd", "%mcp tools cfgd", "%mcp resources cfgd", "%mcp prompts cfgd.*"],
+    *["mcp.servers['cfgd']", "%mcp start cfgd", "%mcp tools cfgd", "%mcp resources cfgd", "%mcp prompts cfgd.*"],
 ]
 
 
@@ -27,7 +26,7 @@ def kernel(kernel_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         program, *arguments = MISBEHAVING
         own = {"command": program, "args": arguments}
         lazy = {name: {**own, "lazy": True} for name in ("my-lazy", "lazy2", "lazy3", "lazy4")}
-        servers = {"cfgd": own, "wrong": {"comand": "x"}, "测试": own, **lazy}
+        servers = {"cfgd": own, "wrong": {"comand": "x"}, "测试": own, **lazy, "own1": own, "own2": own, "own3": own}
         (kernel.folder / "mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {**own, "lazy": True}}}))
         file = kernel.folder / "jupyter" / "config" / "ipymcp" / "mcp.json"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +102,6 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("mcp.cfdg", "there is no server 'cfdg'", "did you mean 'cfgd'?"),
         ("mcp.wrong", "there is no server 'wrong'", "it is configured but not loaded yet: %mcp load wrong"),
         ("%mcp load wrong", "wrong", "in:"),
-        ("mcp.theirs", "there is no server 'theirs'", "it is configured but not loaded yet: %mcp load theirs"),
         ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
         ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
         ("%mcp config update cfgd --env =5", "--env =5: '' is not a name of a variable", "write --env NAME=VALUE"),
@@ -211,6 +209,56 @@ def test_all_is_every_server(kernel: Kernel) -> None:
     assert text(kernel, "{one.state for one in mcp.servers.values()}") == "{'stopped'}"
     done(kernel, "%mcp start all;\n%mcp unload cfgd;")
     assert text(kernel, "mcp.servers['demo'].state") == "'ready'"
+
+
+def test_a_configured_server_starts_at_its_first_use_and_not_when_it_is_looked_at(kernel: Kernel) -> None:
+    before = text(kernel, "list(mcp)")
+    for cell in ("mcp.own1", "mcp['own1'].echo", "list(mcp.own1), len(mcp.own1), 'x' in mcp.own1, dir(mcp.own1)"):
+        done(kernel, cell)
+    assert text(kernel, "mcp['own1'].echo") == "<tool own1.echo, whose server starts at its first use>"
+    assert "own1" in kernel.complete("mcp.ow").matches
+    for code in ("mcp.own1.", "mcp.own1['", "mcp.own1.echo."):
+        kernel.complete(code)
+    kernel.inspect("mcp.own1.echo")
+    assert text(kernel, "list(mcp)") == before
+    said = "{} was configured but not loaded, and is started now; %config IPyMCP.start_on_use = False prevents that\n"
+    used = done(kernel, "mcp.own1.echo('hi').text")
+    assert (used.text, used.stderr) == ("'hi'", f"ipymcp: {said.format('own1')}")
+    assert done(kernel, "mcp.own1.echo('hi').text").stderr == ""
+    awaited = done(kernel, "(await mcp.own2.echo.aio('hi')).text")
+    assert (awaited.text, awaited.stderr) == ("'hi'", f"ipymcp: {said.format('own2')}")
+    called = done(kernel, "r = %mcp call own3.echo text=ho\nr.text")
+    assert (called.text, called.stderr) == ("'ho'", f"ipymcp: {said.format('own3')}")
+    done(kernel, "%mcp unload own1 own2 own3;")
+    assert text(kernel, "sorted(word for word in dir(mcp.own1) if word == 'echo')") == "['echo']"  # of the last run
+    assert "own1 is not loaded, and starts at its first use; this is what it had" in text(kernel, "mcp.own1")
+    assert "echo" in kernel.complete("mcp.own1.ec").matches
+    assert text(kernel, "mcp.own1.map if False else mcp.own1.echo.map(['a', 'b']).df.shape[0]") == "2"
+    done(kernel, "%mcp unload own1;")
+    model = "from ipymcp.security.untrusted import Actor, Conversation, acting\nkept = mcp.own1.echo\n"
+    model += "with acting(Actor('model', Conversation())):\n    "
+    assert error(kernel, model + "mcp.own1.echo('x')")[0] == "UnknownName: there is no server 'own1'"
+    for call in ("kept('x')", "await kept.aio('x')"):
+        assert error(kernel, model + call)[0] == "PolicyError: a model's code may not start a server"
+    done(kernel, "%config IPyMCP.start_on_use = False")
+    for cell in ("mcp.own1", "mcp['own1']", "%mcp call own1.echo text=x"):
+        lines = error(kernel, cell)
+        assert lines[0].startswith("UnknownName: there is no server 'own1'")
+        assert "it is configured but not loaded yet: %mcp load own1" in lines[1]
+    done(kernel, "%config IPyMCP.start_on_use = True")
+
+
+def test_a_projects_server_is_asked_about_before_its_first_use(kernel: Kernel) -> None:
+    assert "starts at its first use" in text(kernel, "mcp.theirs")
+    assert error(kernel, "mcp.theirs.echo('x')")[0].startswith("TrustError: theirs: needs your trust: ")
+    done(kernel, "%mcp unload theirs;")
+    refused = kernel.run("mcp.theirs.echo('x')", answers=["no"])
+    assert "belongs to a project" in refused.stdout and refused.error is not None
+    assert refused.error.traceback.startswith("TrustError: theirs: ")
+    done(kernel, "%mcp unload theirs;")
+    agreed = done(kernel, "mcp.theirs.echo('x').text", answers=["yes"])
+    assert "belongs to a project" in agreed.stdout and agreed.text == "'x'"
+    done(kernel, "%mcp unload theirs;")
 
 
 def test_a_name_in_another_script_is_an_identifier_as_it_stands(kernel: Kernel) -> None:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.namespace import factory_of, load_if_lazy
+from ipymcp.api.namespace import factory_of, load_for_use
 from ipymcp.api.stubs import stub
 from ipymcp.api.toolset import cached_schemas, cached_tools
 from ipymcp.errors import ArgumentError, CallTimeout, ConfigError, UnknownName
@@ -88,7 +88,7 @@ def _call(request: MagicRequest) -> Any:
     if path.text.endswith(")") and "(" in path.text:
         name = quoted(path.text.partition("(")[0])
         raise LineError(f"arguments follow the name, without brackets: %mcp call {name} key=value …", path.start)
-    load_if_lazy(request.mcp, path.text.partition(".")[0])
+    load_for_use(request.mcp, path.text)
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         host.wake(session)
@@ -154,7 +154,7 @@ def _map(request: MagicRequest) -> Any:
     """
     parsed = request.parsed
     path, source, *rest = parsed.names
-    load_if_lazy(request.mcp, path.text.partition(".")[0])
+    load_for_use(request.mcp, path.text)
     session, name = request.host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         request.host.wake(session)

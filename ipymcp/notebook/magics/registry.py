@@ -39,7 +39,7 @@ def _search(request: MagicRequest) -> Table:
 
 
 def _add(request: MagicRequest) -> None:
-    """Add a server of the MCP registry, or one of your own: start it, and if it starts, keep it.
+    """Start a server of the MCP registry or of your own, and keep it if it starts.
 
         %mcp add io.github.user/weather               into your own file, in its latest version
         %mcp add io.github.user/weather UNITS=metric  with a value; you are asked for the required ones

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipymcp.api.namespace import load_if_lazy
+from ipymcp.api.namespace import load_for_use, load_if_lazy
 from ipymcp.api.resources import Template
 from ipymcp.errors import UnknownName
 from ipymcp.notebook.line_syntax import Command, LineError, Syntax
@@ -117,7 +117,7 @@ def _prompt(request: MagicRequest) -> PromptResult:
     Values are text; $name and {expr} are values of the notebook, as in %mcp call.
     """
     path, *rest = request.parsed.names
-    load_if_lazy(request.mcp, path.text.partition(".")[0])
+    load_for_use(request.mcp, path.text)
     session, name = request.host.resolve(path.text, "prompt")
     return request.mcp[session.name].prompts[name](**parse_arguments(rest, request.namespaces))
 
