@@ -682,7 +682,11 @@ async def add(addition: AnyAddition) -> None:
 async def _chosen_entry(registry: Registry, choice: RegistryChoice) -> tuple[Entry, list[str]]:
     name = choice.name
     if "/" not in name:
-        found = await registry.search([name])
+        try:
+            found = await registry.search([name])
+        except McpError as error:
+            error.hint = package_hint(name) or error.hint
+            raise
         same = [one.name for one in found.entries if name in (one.short_name, server_name(one.short_name))]
         if found.cursor:
             message = f"{registry.host} has more servers like {name!r} than were searched"

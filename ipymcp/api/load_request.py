@@ -228,12 +228,18 @@ def typed_definition(what: Sequence[object], values: Mapping[str, Any]) -> Mappi
     if len(what) > 1 or (what and not isinstance(what[0], str)):
         hint = 'such as mcp.load("time", command="uvx", args=["mcp-server-time"])'
         raise ConfigError(f"{next(iter(given))}= defines one server, so one name goes before it", hint=hint)
+    text = str(what[0]) if what else ""
+    if not given.keys() & {"command", "url"}:
+        if not (text.split()[1:] or "://" in text):
+            hint = f"as in load({text or 'NAME'!r}, command=…); %mcp load NAME --env K=V changes a configured server"
+            raise ConfigError(f"{next(iter(given))}= needs command= or url=", hint=hint)
+        pasted = read_pasted(text, is_command=True)
+        return {pasted.name or default_name(pasted.values): {**pasted.values, **given}}
     command = given.get("command")
     if isinstance(command, str) and program(command.partition(" ")[0]).is_launcher and command.split()[1:]:
         words = list(read_pasted(command, is_command=True).values["args"])
         given |= {"command": command.split()[0], "args": [*words, *given.get("args", ())]}
-    name = what[0] if what else default_name(given)
-    return {str(name): given}
+    return {text or default_name(given): given}
 
 
 def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any] | Sequence[str]], host: Host) -> LoadRequest:

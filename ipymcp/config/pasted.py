@@ -510,6 +510,7 @@ class _AddCommand:
             ConfigError: An option is unknown, or its value is missing or invalid.
         """
         names: list[str] = []
+        command: list[str] = []
         index = 0
         while index < len(words):
             word = words[index]
@@ -520,9 +521,11 @@ class _AddCommand:
                 index = self._read_option(word, words, index)
                 continue
             names.append(word)
-            if takes_command and len(names) == 2 and not _URL.match(word):
+            if takes_command and len(names) == 2 and word.split()[1:]:
+                command = split_words(names.pop())  # the whole command in quotes
+            elif takes_command and len(names) == 2 and not _URL.match(word):
                 return names[:1], [word, *self._read_arguments(words, index)]
-        return names, []
+        return names, command
 
     def _read_arguments(self, words: Sequence[str], index: int) -> list[str]:
         """Read the arguments of a command without `--`, among which the host's own options may be."""

@@ -664,9 +664,11 @@ class Host:
 
 
 def _published(document: Any, file: str) -> Mapping[str, Any] | None:
-    from ipymcp.registry.published import config_document  # rarely needed
+    from ipymcp.config.parsing import is_server  # rarely needed
+    from ipymcp.config.pasted import PastedServers
+    from ipymcp.registry.published import config_document
 
-    return config_document(document, file)
+    return PastedServers(document).document if is_server(document) else config_document(document, file)
 
 
 async def _all(waits: Iterable[Coroutine[Any, Any, None]]) -> None:

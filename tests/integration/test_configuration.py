@@ -373,14 +373,17 @@ def test_what_people_paste_is_loaded_from_lines_cells_and_python(start_kernel: S
         "h": f"mcp.load('h', command={program!r}, args={arguments!r}, env={{'LEVEL': '1'}})",
         "i": f"mcp.load({json.dumps({'mcpServers': {'i': about()}})!r})",
         "j": f"mcp.load({{'j': {line!r}}})",
+        "k": f"mcp.load('k -- {line}', env={{'LEVEL': '1'}})",
         "misbehaving": f"mcp.load({MISBEHAVING!r})",
     }.items():
         outcome = done(kernel, cell)
         assert text(kernel, f"mcp.servers[{name!r}].state") == "'ready'", cell
-        assert f"✓ {name}: ready, 13 tools" in str(outcome.displays) or cell.startswith("mcp")
+        assert cell.startswith("mcp") or f"✓ {name}: ready, 13 tools" in str(outcome.displays)
         if "LEVEL" in cell:
             assert text(kernel, f"mcp.{name}.env().data['environ']['LEVEL']") == "'1'"
-    scoped = done(kernel, f"%mcp load claude mcp add -s project k -- {line}").stderr
+    write(kernel.folder / "one.json", about())
+    assert "✓ misbehaving: ready" in str(done(kernel, "%mcp load one.json").displays)
+    scoped = done(kernel, f"%mcp load claude mcp add -s project l -- {line}").stderr
     assert scoped.startswith("ipymcp: -s project is not used: %mcp config add keeps a server in your own file")
     outcome = kernel.run("%%mcp load\n ")
     assert outcome.error is not None and outcome.error.evalue.startswith(

@@ -92,6 +92,7 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("%mcp load @a/server-b", "'@a/server-b': no such file", "%mcp load b -- npx -y @a/server-b"),
         ("mcp.load(['demo', 'cfgd'])", "['demo', 'cfgd'] may be servers or a command", "load('demo', 'cfgd')"),
         ("mcp.load('a', 'b', command='x')", "command= defines one server", 'load("time", command="uvx", args=['),
+        ("mcp.load('cfgd', env={'A': '1'})", "env= needs command= or url=", "%mcp load NAME --env K=V"),
         ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),

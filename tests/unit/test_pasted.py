@@ -51,6 +51,7 @@ VSCODE = f"vscode:mcp/install?{percent({'name': 'db', **NPX})}"
         ("python C:\\a\\s.py \"a \\\"b\\\"\" 'c\\d $E'", {"s": ESCAPED}),
         ("docker run -i --rm -e KEY mcp/time", {"time": DOCKER}),
         ("./bin/server --x", {"server": {"command": "./bin/server", "args": ["--x"]}}),
+        ("droid mcp add time \"uvx mcp-server-time\" --env A=1", {"time": {**TIME, "env": {"A": "1"}}}),
         # addresses
         ("https://mcp.example.com/mcp", {"example": {"url": "https://mcp.example.com/mcp"}}),
         ("docs https://h/mcp --header 'X-A: b'", {"docs": {**DOCS, "headers": {"X-A": "b"}}}),
