@@ -108,7 +108,7 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
       <Typed
         key={adding.text}
         label={trans.__("Definition as JSON")}
-        hint={trans.__("One server's entry, or the mcp.json of any program with one server in it")}
+        hint={trans.__("JSON or TOML of any program; also a command such as claude mcp add …, or an install link")}
         where={where}
         text={adding.text}
         long
