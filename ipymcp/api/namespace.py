@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.servers import ServerCommands, Servers, ServerTools, UnloadedServer, log_table
+from ipymcp.api.servers import ServerCommands, Servers, ServerTools, UnloadedServerTools, log_table
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import ToolFactory
 from ipymcp.api.toolset import Toolset
@@ -362,10 +362,10 @@ class Mcp(NotPicklable):
             name = self._host.find(name).name
         return ServerTools(self._factory, name)
 
-    def _unloaded(self, name: str) -> UnloadedServer | None:
+    def _unloaded(self, name: str) -> UnloadedServerTools | None:
         """A configured server that starts at its first use; None for any other."""
         definition = self._host.find_startable(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-        return None if definition is None else UnloadedServer(self._factory, definition)
+        return None if definition is None else UnloadedServerTools(self._factory, definition)
 
     def _load_if_lazy(self, name: str) -> None:
         definition = self._host.find_startable(name)
@@ -934,7 +934,7 @@ def set_model(mcp: Mcp, model: Any, budget: int, replay: Replay) -> list[str]:
     return mcp._set_model(model, budget, replay)  # pyright: ignore[reportPrivateUsage]
 
 
-def unloaded_server(mcp: Mcp, name: str) -> UnloadedServer | None:
+def unloaded_server(mcp: Mcp, name: str) -> UnloadedServerTools | None:
     """A configured server that starts at its first use; None for any other."""
     return mcp._unloaded(name)  # pyright: ignore[reportPrivateUsage]
 

@@ -116,7 +116,7 @@ class ServerTools(NotPicklable):
         return host.sessions.get(self._name) or host.find(self._name)
 
 
-class UnloadedServer(ServerTools):
+class UnloadedServerTools(ServerTools):
     """The tools of a configured server that is not loaded. Using one starts the server; looking at them does not.
 
     Until then, the tools are those that the server had when it last ran.

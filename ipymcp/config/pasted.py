@@ -375,16 +375,16 @@ def _word_error(word: str) -> ConfigError:
 
 def _unclear(words: Sequence[str]) -> ConfigError:
     """The error for a line whose first word may be a program or a name."""
-    line = _joined(words)
+    line = _quoted_words(words)
     if program(words[1]).is_launcher:
-        rest = _joined(words[1:])
+        rest = _quoted_words(words[1:])
         hint = f"the command of a server follows --: %mcp load {quoted(words[0])} -- {rest}"
     else:
         hint = f"if it is a command: %mcp load {quoted(_name_of_command(words))} -- {line}"
     return ConfigError(f"{ORIGIN}: it is not clear what {line} is", hint=hint)
 
 
-def _joined(words: Sequence[str]) -> str:
+def _quoted_words(words: Sequence[str]) -> str:
     """Join the words of a command as they are written after `--`."""
     return cut(" ".join(quoted(word) if re.search(r"[\s'\"]", word) else word for word in words), _MAX_SHOWN)
 

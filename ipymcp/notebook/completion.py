@@ -25,7 +25,7 @@ from msgspec import Struct, structs
 from ipymcp.api.catalogs import load_quickly
 from ipymcp.api.namespace import Mcp, factory_of, unloaded_server
 from ipymcp.api.resources import Prompt, PromptResult, Resource, Resources, Template, prompt_schema, template_schema
-from ipymcp.api.servers import Server, UnloadedServer
+from ipymcp.api.servers import Server, UnloadedServerTools
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.api.tool import Tool
 from ipymcp.errors import McpError
@@ -577,7 +577,7 @@ def _object_at(path: Sequence[Step], mcp: Mcp) -> object:
     if not _is_mcp_attribute(first):
         session = _session(first.name, mcp)
         found = mcp[session.name] if session is not None else unloaded_server(mcp, first.name)
-        if isinstance(found, UnloadedServer) and rest:
+        if isinstance(found, UnloadedServerTools) and rest:
             found = Tool if rest.pop(0).name in dir(found) else None
         if session is not None and rest:
             step = rest.pop(0)
