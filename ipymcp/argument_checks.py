@@ -75,6 +75,33 @@ def check_name(name: object, what: str) -> None:
         raise UnknownName(f"the name of a {what} is a string, got {shown(name)}")
 
 
+_NO_NAMES: Final[Mapping[str, str]] = {}
+
+
+def missing_attribute(
+    owner: object, name: str, what: str, other_names: Mapping[str, str] = _NO_NAMES, hint: str = ""
+) -> Any:
+    """Raise UnknownName, which is an AttributeError, for an attribute that an object lacks; for `__getattr__`.
+
+    Names of Python and of libraries, which begin with an underscore, raise a bare AttributeError.
+
+    Args:
+        owner: The object.
+        name: The attribute.
+        what: The object in the message, such as `a tool`.
+        other_names: What to write for names that people expect.
+        hint: What to write for this name.
+    """
+    kind = type(owner)
+    if name.startswith("_"):
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=owner)
+    if hasattr(kind, name):  # a property has raised an AttributeError of its own
+        return object.__getattribute__(owner, name)
+    public = [word for word in dir(kind) if not word.startswith("_")]
+    hint = hint or other_names.get(name) or nearest(name, public, limit=1) or f"it has .{', .'.join(public)}"
+    raise UnknownName(f"{what} has no attribute {name!r}", hint=hint)
+
+
 def shown(value: object) -> str:
     """Format a value for a message: short and on one line."""
     try:

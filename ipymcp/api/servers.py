@@ -11,7 +11,7 @@ from ipymcp.api.catalogs import not_running
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import UnloadedTool
 from ipymcp.api.toolset import hidden_note, tool_table
-from ipymcp.argument_checks import COUNT, SECONDS, TEXT, check_name, checked, one_of
+from ipymcp.argument_checks import COUNT, SECONDS, TEXT, check_name, checked, missing_attribute, one_of
 from ipymcp.errors import McpError, RpcError
 from ipymcp.names import RESERVED_SERVER
 from ipymcp.results.tables import NotPicklable, Table, TableView, mimebundle
@@ -203,6 +203,12 @@ class ServerCommands(Struct, frozen=True):
 
 class Server(NotPicklable):
     """One server: state, logs, start and stop. Its tools are in `mcp.SERVER`."""
+
+    if not TYPE_CHECKING:  # for type checkers it has no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            is_tool = not name.startswith("_") and self._session.catalog.find(name) is not None
+            return missing_attribute(self, name, "a server", hint=f"use .tools.{name}" if is_tool else "")
 
     def __init__(self, factory: ToolFactory, session: ServerSession, commands: ServerCommands) -> None:
         self._factory = factory
@@ -415,6 +421,13 @@ class Servers(TableView):
 
     def __getitem__(self, name: str) -> Server:
         return Server(self._factory, self._host.find(name), self._commands)
+
+    if not TYPE_CHECKING:  # for type checkers it has no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            known = not name.startswith("_") and name in self
+            hint = f"use mcp.servers[{name!r}]; mcp.{name} has its tools" if known else ""
+            return missing_attribute(self, name, "mcp.servers", hint=hint)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._host.sessions)

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from ipymcp.api.tool_calls import new_call
-from ipymcp.argument_checks import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, one_of, shown
+from ipymcp.argument_checks import FLAG, FUNCTION, MAPPING, SECONDS, TEXT, checked, missing_attribute, one_of, shown
 from ipymcp.errors import ArgumentError, PolicyError, UnknownName
 from ipymcp.names import expression
 from ipymcp.protocol import types
@@ -50,6 +50,16 @@ MAX_MAPS = 20
 _MAX_ABOUT = 100
 _OPTIONS = frozenset({"timeout", "on_progress", "as_task", "caller", "turn"})
 """The arguments of `.options`."""
+_OTHER_NAMES = {
+    **dict.fromkeys(("args", "arguments", "inputSchema", "parameters", "schema"), "use .input_schema"),
+    **dict.fromkeys(("outputSchema", "returns"), "use .output_schema"),
+    **dict.fromkeys(("doc", "docs", "help"), "use .description, or help(…)"),
+    **dict.fromkeys(("ainvoke", "arun", "async_", "asynchronous"), "use .aio(…)"),
+    **dict.fromkeys(("execute", "invoke", "run"), "call it: …(…), or .call({…})"),
+    **dict.fromkeys(("timeout", "with_options"), "use .options(timeout=…)(…)"),
+    "apply": "use .map(rows)",
+}
+"""Hints for attributes that a tool does not have, but people expect."""
 _COLUMN_LIBRARIES = frozenset({"pandas", "polars"})
 """Libraries that call a function for each value of a column, where a column of `ToolResult`s would be of no use."""
 
@@ -244,6 +254,11 @@ class Tool(NotPicklable):
             raise
         options = self._call_options(session)
         return new_call(self._factory.host, session, entry, options, types.encode(checked_arguments))
+
+    if not TYPE_CHECKING:  # for type checkers a tool has no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, f"the tool {self._server}.{self._name}", _OTHER_NAMES)
 
     @property
     def server(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ipymcp.api.catalogs import argument_list, cached_catalogs, not_running
 from ipymcp.api.sync_and_async import sync_and_async
-from ipymcp.argument_checks import FLAG, TEXT, check_name, checked
+from ipymcp.argument_checks import FLAG, TEXT, check_name, checked, missing_attribute
 from ipymcp.errors import UnknownName
 from ipymcp.llm.tool_selection import ToolSelection
 from ipymcp.names import nearest
@@ -140,6 +140,16 @@ class Toolset(TableView):
             if name == f"{one.server}.{one.name}":
                 return one.function
         raise UnknownName(f"no tool {name!r} is in this selection", hint=nearest(name, self.names) or None)
+
+    if not TYPE_CHECKING:  # for type checkers a selection has no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            hint = ""
+            if not name.startswith("_") and name in self._host.aliases().values():
+                hint = f"mcp.{name} has its tools; mcp.tools('{name}.*') selects them"
+            elif found := [each for each in self.entries if each.alias == name and not name.startswith("_")]:
+                hint = f"use mcp.tools['{found[0].server}.{name}']"
+            return missing_attribute(self, name, "a selection of tools", hint=hint)
 
     # -- for a model --------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw, Struct
 
-from ipymcp.argument_checks import PATH, TEXT, checked
+from ipymcp.argument_checks import PATH, TEXT, checked, missing_attribute
 from ipymcp.errors import McpError
 from ipymcp.files import write_file
 from ipymcp.protocol.types import decode, is_object, loads
@@ -202,6 +202,19 @@ class _Meta(Struct, rename={"meta": "_meta"}):
     meta: Raw = Raw()
 
 
+_DATA, _FRAME = "use .data", "use .df, or .table().records for dicts"
+_OTHER_NAMES = {
+    **dict.fromkeys(("json", "output", "parsed", "result", "structuredContent", "structured_content", "value"), _DATA),
+    **dict.fromkeys(("dataframe", "frame", "to_df", "to_pandas", "to_polars"), "use .df"),
+    **dict.fromkeys(("columns", "head", "iloc", "loc", "shape", "tail"), "use .df, which has it"),
+    **dict.fromkeys(("records", "rows"), _FRAME),
+    **dict.fromkeys(("image", "png"), "use .images[0]"),
+    **dict.fromkeys(("isError", "error"), "use .is_error; the words are in .text"),
+    "save": "use .images[0].save(path) for an image, or write .text to a file",
+}
+"""Hints for attributes that a result does not have, but people expect."""
+
+
 class ReceivedResult:
     """The `result` object of a server, kept as it was received. `str` is `.text`.
 
@@ -251,6 +264,23 @@ class ReceivedResult:
         raw = decode(self._raw, _Meta).meta
         meta = loads(raw) if raw else None
         return meta if is_object(meta) else {}
+
+    if not TYPE_CHECKING:  # for type checkers a result has no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            has_data = not name.startswith("_") and hasattr(type(self), "data") and not hasattr(type(self), name)
+            return missing_attribute(self, name, "a result", hint=self._other_place(name) if has_data else "")
+
+    def _other_place(self, name: str) -> str:
+        """Where a missing attribute is instead: a member of the data, or a method of the data or the text."""
+        data: Any = self.data  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+        if is_object(data) and name in data:
+            return f"use [{name!r}]" + (", or .df" if isinstance(data[name], list) else "")
+        if name in _OTHER_NAMES:
+            return _OTHER_NAMES[name]
+        if hasattr(dict, name) or hasattr(list, name):
+            return f"use .data.{name}(…)"
+        return f"use .text.{name}(…)" if hasattr(str, name) else ""
 
     def __str__(self) -> str:
         return self.text

@@ -17,6 +17,7 @@ import msgspec
 
 from ipymcp.argument_checks import shown
 from ipymcp.errors import CallError, UnknownName
+from ipymcp.names import nearest
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.results.content import DataResult, Embedded, Image, Link, Part, Text, read_part
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _NULL = msgspec.Raw(b"null")
 _MAX_WARNING = 300
 _MAX_ERRORS = 100
+_MAX_KEYS = 20
+"""Keys that the error of a missing one names."""
 
 
 class DisplayedResult(DataResult):
@@ -217,7 +220,17 @@ class ToolResult(DisplayedResult):
         raise TypeError(f"{self.server}.{self.tool} answered with {kind}, not a list or dict: use .text or .data")
 
     def __getitem__(self, key: Any) -> Any:
-        return self._collection[key]
+        found: Any = self._collection
+        try:
+            return found[key]
+        except KeyError:
+            message, hint = f"there is no key {shown(key)}", _keys_hint(key, found)
+        except TypeError:
+            if not isinstance(key, str):
+                raise
+            message = f"there is no key {shown(key)} in a list of {len(found):,}"
+            hint = f"use [0][{key!r}] for the first one, or .df[{key!r}] for all"
+        raise UnknownName(message, server=self.server, tool=self.tool, hint=hint) from None
 
     def __len__(self) -> int:
         return len(self._collection)
@@ -254,10 +267,18 @@ class ToolResult(DisplayedResult):
         mine, theirs = self._fields, other._fields
         return _same(mine.content, theirs.content) and _same(self._structured, other._structured)
 
+    def __hash__(self) -> int:
+        return hash((self.server, self.tool, self.is_error, *map(str, self.content)))
+
     @property
     def _arguments(self) -> dict[str, Any]:
         names = {"server": self.server, "tool": self.tool}
         return {**names, "output_schema": self._output_schema, "is_untrusted": self.is_untrusted}
+
+
+def _keys_hint(key: object, found: dict[str, Any]) -> str:
+    near = nearest(key, found, limit=1) if isinstance(key, str) else ""
+    return near or f"it has {', '.join(map(repr, itertools.islice(found, _MAX_KEYS)))}"
 
 
 def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:

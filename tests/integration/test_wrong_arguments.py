@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import inspect
 import math
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import ipymcp
-from ipymcp import McpError
+from ipymcp import McpError, UnknownName
 from ipymcp.api.namespace import Mcp
 from ipymcp.results.content import Text
 
@@ -181,6 +182,71 @@ def test_attributes_that_are_set_refuse_what_they_cannot_take(mcp: Mcp) -> None:
         check("mcp.roots", lambda wrong=wrong: setattr(mcp, "roots", wrong))
         check("connect(roots=)", lambda wrong=wrong: ipymcp.connect(roots=wrong))
     mcp.roots = None
+
+
+def penguins(mcp: Mcp) -> Any:
+    return mcp.demo.query("penguins", limit=2)
+
+
+@pytest.mark.parametrize(
+    ("miss", "message", "hint"),
+    [
+        *[
+            (lambda mcp, name=name: getattr(penguins(mcp), name), f"a result has no attribute {name!r}", hint)
+            for name, hint in {
+                **dict.fromkeys(("json", "value", "structured_content", "structuredContent"), "use .data"),
+                "isError": "use .is_error; the words are in .text",
+                "rows": "use ['rows'], or .df",
+                "count": "use ['count']",
+                "image": "use .images[0]",
+                "save": "use .images[0].save(path) for an image, or write .text to a file",
+                "keys": "use .data.keys(…)",
+                "upper": "use .text.upper(…)",
+                "dta": "did you mean 'data'?",
+            }.items()
+        ],
+        (lambda mcp: penguins(mcp)["nothere"], "demo.query: there is no key 'nothere'", "it has 'rows', 'count'"),
+        (lambda mcp: penguins(mcp)["row"], "demo.query: there is no key 'row'", "did you mean 'rows'?"),
+        (lambda mcp: mcp.demo.echo('[{"a": 1}]')["a"], "demo.echo: there is no key 'a' in a list of 1",
+         "use [0]['a'] for the first one, or .df['a'] for all"),
+        (lambda mcp: mcp.demo.resources["demo://penguins.csv"].read().json, "a result has no attribute 'json'",
+         "use .data"),
+        (lambda mcp: mcp.demo.prompts.describe("Gentoo").txt, "a result has no attribute 'txt'",
+         "did you mean 'text'?"),
+        (lambda mcp: mcp.tools.demo, "a selection of tools has no attribute 'demo'",
+         "mcp.demo has its tools; mcp.tools('demo.*') selects them"),
+        (lambda mcp: mcp.tools.echo, "a selection of tools has no attribute 'echo'", "use mcp.tools['demo.echo']"),
+        (lambda mcp: mcp.servers.demo, "mcp.servers has no attribute 'demo'",
+         "use mcp.servers['demo']; mcp.demo has its tools"),
+        (lambda mcp: mcp.servers["demo"].echo, "a server has no attribute 'echo'", "use .tools.echo"),
+        (lambda mcp: mcp.servers["demo"].sate, "a server has no attribute 'sate'", "did you mean 'state'?"),
+        (lambda mcp: mcp.demo.echo.schema, "the tool demo.echo has no attribute 'schema'", "use .input_schema"),
+        (lambda mcp: mcp.demo.echo.mpa, "the tool demo.echo has no attribute 'mpa'", "did you mean 'map'?"),
+    ],
+)  # fmt: skip
+def test_an_attribute_or_key_that_is_not_there_is_answered_with_what_is(
+    shared: Mcp, miss: Callable[[Mcp], object], message: str, hint: str
+) -> None:
+    with pytest.raises(UnknownName) as caught:
+        miss(shared)
+    assert (str(caught.value), caught.value.hint) == (message, hint)
+
+
+def test_objects_without_an_attribute_are_probed_as_any_other(shared: Mcp) -> None:
+    for value in (penguins(shared), shared.demo.echo, shared.tools, shared.servers, shared.servers["demo"]):
+        assert not hasattr(value, "nothing") and getattr(value, "nothing", 5) == 5
+        for name in ("_repr_latex_", "_ipython_display_", "__array_interface__"):
+            with pytest.raises(AttributeError) as caught:
+                getattr(value, name)
+            assert type(caught.value) is AttributeError
+        assert copy.copy(value) is not None and copy.deepcopy(value) is not None
+
+
+def test_calls_that_are_gathered_although_they_have_ended_give_their_results(shared: Mcp) -> None:
+    async def main() -> list[Any]:
+        return await asyncio.gather(shared.demo.echo("a"), shared.demo.echo("a"), shared.demo.echo.aio("b"))
+
+    assert [each.text for each in asyncio.run(main())] == ["a", "a", "b"]
 
 
 def test_wrong_answers_are_told_from_wrong_keys(shared: Mcp) -> None:

@@ -149,9 +149,12 @@ def test_equality_compares_what_was_answered_and_nothing_else() -> None:
     assert nan == copy.copy(nan)
 
 
-def test_a_result_has_no_hash_because_its_data_can_be_changed() -> None:
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(answer())
+@pytest.mark.parametrize("member", ["content", "structuredContent"])
+def test_the_hash_follows_what_was_answered_however_the_data_is_changed(member: str) -> None:
+    compact, spaced = b'[{"text":"[1]","type":"text"}]', b'[ {"type": "text", "text": "[1]"} ]'
+    results = [ToolResult(b'{"%s":%s}' % (member.encode(), raw), server="s", tool="t") for raw in (compact, spaced)]
+    results[0].data.append(5)
+    assert len({*results, answer(text("b"))}) == 2
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda result: pickle.loads(pickle.dumps(result))])
