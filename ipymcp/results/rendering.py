@@ -40,6 +40,8 @@ _SHORT = (10, 1_000)
 """Lines and characters of a repr."""
 _LONG = (200, 20_000)
 """Lines and characters of text in a cell."""
+_UNFOLDED = (40, 4_000)
+"""Lines and characters of text that a cell shows without a click."""
 _SHORT_LINE = 80
 _MAX_MARKDOWN = 50_000
 _MAX_JSON = 200_000
@@ -175,7 +177,7 @@ def _plain(result: DataResult, head: str, lines: int, characters: int) -> str:
     if _is_collection(result):
         body = _plain_data(result, lines, characters)
     else:
-        body = _cut(result.text, lines, characters, ".text")
+        body = _cut(result.text, lines, characters, ".text") or "(empty)"
     body = "\n".join([body, *(f"warning: {visible(warning)}" for warning in result.warnings)])
     return visible(head) + ("\n" if "\n" in body else " ") + body
 
@@ -227,7 +229,7 @@ def _rich(result: DataResult, is_markdown: bool | None) -> dict[str, Any]:
     text = result.text
     if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
         return {"text/markdown": markdown.markdown(text)}
-    return {"text/html": _wrap(_pre(text, ".text") + _warnings(result))} if text.strip() else {}
+    return {"text/html": _wrap(_folding(text, ".text") + _warnings(result))} if text.strip() else {}
 
 
 def _json(result: DataResult) -> dict[str, Any]:
@@ -342,12 +344,15 @@ def _error(result: DataResult) -> dict[str, Any]:
 
 
 def _media(result: DataResult) -> dict[str, Any]:
-    if len(result.content) == 1 and not result.warnings:
-        part = result.content[0]
-        image = part if isinstance(part, Image) else part.image if isinstance(part, Embedded) else None
-        if image is not None and len(image.base64) <= _MAX_MEDIA and (shown := image_bundle(image)):
-            return shown
-    return {"text/html": _wrap(_parts(("", part) for part in result.content) + _warnings(result))}
+    """The parts as HTML, and for exports to PDF and LaTeX the first image itself; a lone image needs no HTML."""
+    is_alone = len(result.content) == 1 and not result.warnings
+    limit = _MAX_MEDIA if is_alone else _MAX_MEDIA // 2
+    images = (part.image if isinstance(part, Embedded) else part for part in result.content)
+    shown = (image_bundle(each) for each in images if isinstance(each, Image) and len(each.base64) <= limit)
+    image = next((each for each in shown if each and (is_alone or "text/html" not in each)), dict[str, str]())
+    if is_alone and image:
+        return image
+    return {"text/html": _wrap(_parts(("", part) for part in result.content) + _warnings(result)), **image}
 
 
 def _parts(parts: Iterable[tuple[str, Part]]) -> str:
@@ -407,6 +412,20 @@ def _embedded(resource: Embedded) -> str:
 
 def _pre(text: str, whole: str = "") -> str:
     return f'<pre style="{_BOX}">{escaped(_cut(text, *_LONG, whole))}</pre>'
+
+
+def _folding(text: str, whole: str) -> str:
+    """A text of which only the beginning is shown if it is long, until the user opens the rest."""
+    shown, (lines, characters) = _cut(text, *_LONG, whole), _UNFOLDED
+    head = "\n".join(shown[:characters].split("\n")[:lines])
+    rest = shown[len(head) :]
+    if len(rest) < characters // 4 and rest.count("\n") < lines // 4:
+        return _pre(text, whole)
+    if not rest[0].isspace() and (blank := max(map(head.rfind, " \n"))) > 0:  # not in the middle of a word
+        head, rest = shown[: blank + 1], shown[blank + 1 :]
+    opened = f'<pre style="{_BOX}">{escaped(rest.removeprefix(chr(10)))}</pre>'
+    summary = f"<summary>{len(rest):,} more characters</summary>"
+    return f'<pre style="{_BOX}">{escaped(head)}</pre><details>{summary}{opened}</details>'
 
 
 def warnings(result: DataResult) -> list[str]:

@@ -142,7 +142,9 @@ class ToolResult(DisplayedResult):
 
     @property
     def _structured_text(self) -> str:
-        """The JSON of the structured content."""
+        """The structured content as JSON, or the value that it wraps; empty for null."""
+        if self._structured is not None and self._wraps_result:
+            return "" if self.data is None else self.model_text
         return bytes(self._structured).decode("utf-8", "replace") if self._structured is not None else ""
 
     @property

@@ -41,7 +41,7 @@ def test_plain_text_stays_plain_and_breaks_between_words() -> None:
         "text/plain": "ToolResult fs.read: hello",
     }
     assert show(text("a\nb * c"))["text/plain"] == "ToolResult fs.read:\na\nb * c"
-    assert show(text(""))["text/plain"] == "ToolResult fs.read: "
+    assert show(text(""))["text/plain"] == "ToolResult fs.read: (empty)"
     assert "word-break:normal" in PRE
     assert PRE in show(text("Gentoo 5050.0 " * 20))["text/html"]
 
@@ -287,6 +287,34 @@ def test_one_image_is_an_image() -> None:
     assert set(show(image(SVG, "image/svg+xml"))) == {"text/html", "text/plain"}
     embedded = {"type": "resource", "resource": {"uri": "a:b", "mimeType": "image/png", "blob": PNG}}
     assert show(embedded)["image/png"] == PNG
+
+
+def test_the_first_image_beside_other_parts_is_in_the_bundle_itself() -> None:
+    jpeg = base64.b64encode(b"\xff\xd8\xff").decode()
+    captioned = show(text("Body mass"), image(SVG, "image/svg+xml"), image(PNG), image(jpeg, "image/jpeg"))
+    assert list(captioned) == ["text/html", "image/png", "text/plain"]
+    assert captioned["image/png"] == PNG and "Body mass" in captioned["text/html"]
+    assert show(image(jpeg), text("a"))["image/jpeg"] == jpeg
+    half = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(4_000_000)).decode()
+    assert set(show(text("a"), image(half))) == {"text/html", "text/plain"}
+
+
+def test_the_rest_of_a_long_text_is_folded() -> None:
+    words, lines = show(text("word " * 4_000))["text/html"], show(text("x\n" * 100))["text/html"]
+    assert words.count("<details>") == lines.count("<details>") == 1
+    head, _, rest = words.partition("<details>")
+    assert head.endswith("word </pre>") and len(head) < 4_200
+    assert rest.startswith("<summary>16,000 more characters</summary>") and rest.count("word ") == 3_200
+    assert lines.partition("<details>")[0].count("x\n") == 39
+    assert lines.partition("<details>")[2].startswith(f"<summary>121 more characters</summary>{PRE}x\n")
+    assert "<details>" not in show(text("x\n" * 45))["text/html"]
+
+
+@pytest.mark.parametrize("schema", [b'{"properties":{"result":{}}}', b'{"x-fastmcp-wrap-result":true}'])
+def test_a_value_that_is_only_wrapped_is_shown_without_the_wrapping(schema: bytes) -> None:
+    assert show(structuredContent={"result": None}, schema=schema) == {"text/plain": "ToolResult fs.read: (empty)"}
+    assert show(structuredContent={"result": 5}, schema=schema)["text/plain"] == "ToolResult fs.read: 5"
+    assert show(text("")) == {"text/plain": "ToolResult fs.read: (empty)"}
 
 
 def test_several_parts_are_one_html() -> None:
