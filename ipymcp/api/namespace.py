@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ipymcp.api.named_access import NamedAccess
 from ipymcp.api.servers import ServerCommands, Servers, ServerTools, UnloadedServerTools, log_table
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import ToolFactory
@@ -29,27 +30,30 @@ from ipymcp.argument_checks import (
     checked,
     one_of,
 )
-from ipymcp.errors import UnknownName
+from ipymcp.errors import McpError, UnknownName
 from ipymcp.names import nearest
-from ipymcp.results.tables import NotPicklable, mimebundle
+from ipymcp.results.tables import mimebundle
 from ipymcp.runtime.client_handlers import RootList
 from ipymcp.runtime.events import LEVELS
 from ipymcp.runtime.host import Host
 from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import is_named
 from ipymcp.security.untrusted import refuse_models
-from ipymcp.text import quoted
+from ipymcp.text import quoted, visible
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+    from pathlib import Path
     from typing import TypeAlias
 
     from ipymcp.api.additions import AnyAddition, Keep
+    from ipymcp.api.configuration import ConfigFiles
     from ipymcp.api.history import CallHistory
     from ipymcp.api.map_result import MapResult
     from ipymcp.api.resources import AllPrompts, AllResources
-    from ipymcp.api.security import ToolPins, ToolPolicy, TrustedServers
+    from ipymcp.api.security import SavedSecrets, ToolPins, ToolPolicy, TrustedServers
+    from ipymcp.api.servers import Server
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.interaction.elicitation import Elicitation
     from ipymcp.interaction.questions import UserInterface
@@ -87,21 +91,20 @@ _MAX_SERVERS = 10
 _TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
 
 
-_CALL_HINT = "a tool is a function: mcp.SERVER.TOOL(…), or mcp.tools['SERVER.TOOL'](…)"
+_CALL_HINT = "a tool is a function: mcp.SERVER.TOOL(…), or mcp.call('SERVER', 'TOOL', {…})"
 _OTHER_NAMES = {
-    **dict.fromkeys(("call", "call_tool", "run"), _CALL_HINT),
+    **dict.fromkeys(("call_tool", "callTool", "run"), _CALL_HINT),
     "list_tools": "mcp.tools lists them",
     **dict.fromkeys(("status", "list", "list_servers"), "mcp.servers lists the servers and their states"),
-    "logs": "%mcp logs NAME, or mcp.servers['NAME'].logs()",
-    "read": "mcp.SERVER.resources['URI'].read()",
-    "prompt": "mcp.SERVER.prompts.NAME(…)",
-    "map": "mcp.SERVER.TOOL.map(ROWS)",
-    **{word: f"it is a line: %mcp {word}" for word in ("config", "help", "panel", "secret", "stubs", "subscribe")},
+    **dict.fromkeys(("read_resource", "get_resource"), "mcp.read('SERVER', 'URI')"),
+    "get_prompt": "mcp.prompt('SERVER', 'NAME', {…})",
 }
 """Hints for attributes that `mcp` does not have, but people expect."""
+_METHODS = frozenset({"call", "map", "prompt", "read", "subscribe"})
+"""Properties whose values are functions."""
 
 
-class Mcp(NotPicklable):
+class Mcp(NamedAccess):
     """The MCP servers of this notebook; each tool of each server is a function: `mcp.SERVER.TOOL(...)`.
 
     Start with `mcp.load("demo")`, or `%mcp load …` in a cell; `%mcp help` lists the commands. `mcp.servers` shows
@@ -118,6 +121,8 @@ class Mcp(NotPicklable):
         self._budget = 0
         """Sampling token budget per server."""
         self._replay: Replay = "off"
+        self._show_panel: Callable[[Server | None], None] | None = None
+        """Shows the panel in a cell, or the card of one server."""
 
     # -- attributes ---------------------------------------------------------------------------------------------------
 
@@ -166,6 +171,20 @@ class Mcp(NotPicklable):
         from ipymcp.api.security import TrustedServers
 
         return TrustedServers(self._host)
+
+    @property
+    def config(self) -> ConfigFiles:
+        """The configured servers; `.explain`, and `.add`, `.update` and `.remove` for your own file."""
+        from ipymcp.api.configuration import ConfigFiles
+
+        return ConfigFiles(self._host)
+
+    @property
+    def secret(self) -> SavedSecrets:
+        """The stored secrets without their values; `.set(name)` asks for a value, `.delete(name)`."""
+        from ipymcp.api.security import SavedSecrets
+
+        return SavedSecrets(self._host)
 
     @property
     def maps(self) -> list[MapResult]:
@@ -802,6 +821,58 @@ class Mcp(NotPicklable):
             return self.servers[server].logs(count, level=level)
         return log_table([*self._host.sessions.values()], count, level, title="MCP logs")
 
+    @checked(server=TEXT.or_none)
+    def panel(self, server: str | None = None) -> None:
+        """Show the panel below the cell: servers, tools with forms, calls and logs.
+
+        Args:
+            server: The name of the only server to show.
+
+        Raises:
+            McpError: This is no notebook with the extension.
+        """
+        if self._show_panel is None:
+            raise McpError(
+                "the panel is shown by IPython", hint="%load_ext ipymcp; print(mcp.servers) shows the states"
+            )
+        self._show_panel(None if server is None else self.servers[server])
+
+    @checked(path=PATH.or_none)
+    def stubs(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write a stub file of the tools for editors and type checkers, and return its path.
+
+        Args:
+            path: The file, relative to the notebook's folder; `mcp_tools.pyi` by default.
+
+        Raises:
+            ConfigError: The file cannot be written.
+        """
+        from ipymcp.api.stubs import write_stubs
+
+        return write_stubs(self._factory, self.tools.entries, path)
+
+    @checked(word=TEXT.or_none)
+    def help(self, word: str | None = None) -> None:
+        """Print what the methods and attributes of `mcp` do, or all about one of them.
+
+        Args:
+            word: The name of a method or an attribute, such as `load`.
+
+        Raises:
+            UnknownName: There is no such name.
+        """
+        import inspect
+
+        public = {name: value for name, value in inspect.getmembers(type(self)) if not name.startswith("_")}
+        if word is not None and word not in public:
+            raise UnknownName(f"mcp has no {word!r}", hint=nearest(word, public, limit=1) or "mcp.help() lists all")
+        if word is not None:
+            found = public[word] if isinstance(public[word], property) and word not in _METHODS else getattr(self, word)
+            print(visible(inspect.getdoc(found) or ""))  # noqa: T201 - the answer
+            return
+        rows = [(f"mcp.{name}", (inspect.getdoc(value) or "").partition("\n")[0]) for name, value in public.items()]
+        print(visible("\n".join(f"{name:<20}{text}" for name, text in rows)))  # noqa: T201 - the answer
+
     @checked(number=COUNT.or_none)
     def cancel(self, number: int | None = None) -> int:
         """Cancel a running call by its number, or all of them.
@@ -947,6 +1018,11 @@ def load_for_use(mcp: Mcp, path: str) -> None:
 def load_if_lazy(mcp: Mcp, name: str) -> None:
     """Load a server that is configured to start at its first use and is trusted."""
     mcp._load_if_lazy(name)  # pyright: ignore[reportPrivateUsage]
+
+
+def set_panel(mcp: Mcp, show: Callable[[Server | None], None] | None) -> None:
+    """Set the function that shows the panel, or the card of one server, below the cell."""
+    mcp._show_panel = show  # pyright: ignore[reportPrivateUsage]
 
 
 def servers_of(mcp: Mcp, pattern: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`mcp.policy`, `mcp.pins` and `mcp.trust`: which servers may run and which tools may be called."""
+"""`mcp.policy`, `pins`, `trust` and `secret`: which servers may run, which tools may be called, and stored secrets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, PATH, TEXT, checked
-from ipymcp.errors import UnknownName
-from ipymcp.names import RESERVED_HOST, aliases, matches
+from ipymcp.errors import SecretError, UnknownName
+from ipymcp.names import RESERVED_HOST, aliases, matches, nearest
 from ipymcp.results.tables import Table, TableView
 from ipymcp.runtime.catalog import ToolEntry
 from ipymcp.runtime.server_status import State
@@ -20,7 +20,7 @@ from ipymcp.security.rules import CALLERS, USUAL, Rule, full_pattern
 from ipymcp.security.scanner import look_alikes
 from ipymcp.security.trust import digest_of
 from ipymcp.security.untrusted import refuse_models
-from ipymcp.text import escaped, visible
+from ipymcp.text import escaped, one_line, visible
 
 if TYPE_CHECKING:
     import os
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.session import ServerSession
     from ipymcp.security.pins import Pin
     from ipymcp.security.rules import Decision
+    from ipymcp.storage.secrets import StoredSecret
 
 
 _HERE = "this notebook"
@@ -415,3 +416,85 @@ class TrustedServers(TableView):
         running = [name for name, session in self._host.sessions.items() if session.rights.digest in digests]
         await self._host.stop(running, State.NEEDS_TRUST)
         return [one.server for one in revoked]
+
+
+_INPUT = "input:"
+_PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, until this kernel ends"}
+
+
+class SavedSecrets(TableView):
+    """The stored secrets, without their values: `mcp.secret.set("github-token")`, `mcp.secret.delete("github-token")`.
+
+    Args:
+        host: The host of the notebook.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._store = host.store
+
+    @property
+    def table(self) -> Table:
+        """A table with a row per secret: where it is kept, and why it cannot be read."""
+        secrets, inputs = self._store.secrets, self._store.inputs
+        rows = [(kept.name, *_where(kept), "", secrets.check(kept.name)) for kept in secrets.kept()]
+        rows += [
+            (_INPUT + one.id, *_where(one.kept), f"{one.server} in {one.file}", inputs.check(one))
+            for one in inputs.kept()
+        ]
+        columns = ("secret", "kept in", "changed", "only for", "problem")
+        used = [index for index, _ in enumerate(columns) if index < 3 or any(row[index] for row in rows)]
+        return Table(
+            [columns[index] for index in used],
+            [[row[index] for index in used] for row in rows],
+            title="secrets",
+            note="" if rows else "none yet: %mcp secret set NAME",
+        )
+
+    @checked(name=TEXT, value=TEXT.or_none)
+    def set(self, name: str, value: str | None = None) -> str:
+        """Store a secret, which definitions refer to as `${secret:NAME}`.
+
+        Args:
+            name: The name.
+            value: The value; by default a prompt asks for it, so that it is in no notebook.
+
+        Returns:
+            Where it is kept: `keyring`, `encrypted file`, or in memory until the kernel ends.
+
+        Raises:
+            SecretError: No one can be asked, or it cannot be stored.
+            PolicyError: The running code is a model's.
+        """
+        refuse_models("store secrets")
+        given = _ask_value(name) if value is None else value
+        return _PLACES[self._store.secrets.set(name, given).place]
+
+    @checked(name=TEXT)
+    def delete(self, name: str) -> None:
+        """Delete a secret; `input:ID` deletes a password that was entered for `${input:ID}`.
+
+        Raises:
+            UnknownName: There is no such secret.
+        """
+        refuse_models("delete secrets")
+        secrets, inputs = self._store.secrets, self._store.inputs
+        is_input = name.startswith(_INPUT)
+        if not (inputs.forget(name.removeprefix(_INPUT)) if is_input else secrets.delete(name)):
+            names = [kept.name for kept in secrets.kept()] + [_INPUT + one.id for one in inputs.kept()]
+            hint = nearest(name, names) or "%mcp secret list"
+            raise UnknownName(f"there is no secret {name!r}", hint=hint)
+
+
+def _ask_value(name: str) -> str:
+    import getpass
+
+    from ipymcp.interaction.terminal import NO_INPUT_ERRORS
+
+    try:
+        return getpass.getpass(one_line(f"{name}: "))
+    except NO_INPUT_ERRORS:
+        raise SecretError(f"cannot ask for {name!r}: there is no user", hint="run this line in a notebook") from None
+
+
+def _where(kept: StoredSecret) -> tuple[str, str]:
+    return _PLACES[kept.place], time.strftime("%Y-%m-%d", time.localtime(kept.changed))

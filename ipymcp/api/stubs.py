@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import keyword
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ipymcp.errors import ConfigError
+from ipymcp.files import SHARED, write_file, write_hint
+from ipymcp.masking import mask
 from ipymcp.schema.annotations import annotate, printable
 from ipymcp.schema.tree import Schema, SchemaTree, properties, required_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ipymcp.api.tool import ToolFactory
+    from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.schema.annotations import Parameter
     from ipymcp.schema.tool_schema import ToolSchema
 
@@ -35,6 +42,25 @@ _OPTIONS: Final = """\
         on_progress: Callable[..., object] | None = ...,
         as_task: bool | None = ...,
     ) -> Self: ..."""
+
+
+def write_stubs(factory: ToolFactory, entries: Iterable[ToolEntry], path: str | os.PathLike[str] | None) -> Path:
+    """Write the stubs of tools into a file, by default `mcp_tools.pyi` in the notebook's folder; return its path.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    file = Path(factory.host.folder, path or "mcp_tools.pyi").expanduser()
+    aliases = factory.host.aliases()
+    servers: dict[str, list[tuple[str, str, ToolSchema]]] = {}
+    for entry in entries:
+        row = (entry.alias, entry.definition.description or "", factory.schema(entry))
+        servers.setdefault(aliases[entry.server], []).append(row)
+    try:
+        write_file(file, mask(stub(servers)), SHARED)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
+    return file
 
 
 def stub(servers: Mapping[str, Sequence[tuple[str, str, ToolSchema]]]) -> str:

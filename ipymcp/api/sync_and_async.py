@@ -70,6 +70,29 @@ class _BlockingMethod(Generic[P, R]):
         return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"
 
 
+class BlockingFunction(Generic[P, R]):
+    """A function that blocks, with a coroutine function that does the same as `.aio`.
+
+    Args:
+        function: The function that blocks, which has the signature and the docstring.
+        aio: The coroutine function.
+    """
+
+    def __init__(self, function: Callable[P, R], aio: Callable[P, Coroutine[Any, Any, R]]) -> None:
+        functools.update_wrapper(self, function)
+        self.__name__ = function.__name__.lstrip("_")
+        self.aio = aio
+        """The same without blocking."""
+        self._function = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function that blocks."""
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"
+
+
 def _user_stack_level() -> int | None:
     """The number of frames from the caller up to the user's line; None if there is none."""
     level, frame = 0, inspect.currentframe()

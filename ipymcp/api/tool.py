@@ -393,6 +393,14 @@ class AsyncTool(Tool):
             await self._factory.host.awake(session)
         return await self._prepare(args, kwargs).arun()
 
+    @checked(arguments=MAPPING)
+    async def call(self, arguments: Mapping[str, Any]) -> ToolResult:  # type: ignore[override]
+        """Call the tool with a mapping of its exact argument names, and await its result."""
+        session = self._session()
+        if session.client is None:
+            await self._factory.host.awake(session)
+        return await self._prepare_mapping(arguments).arun()
+
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"pickle {expression(self._server, self._name)} instead of its .aio")
 

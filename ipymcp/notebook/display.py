@@ -38,6 +38,13 @@ class PanelDisplay:
         self._panel = panel
         self._own: dict[str, Any] = {"version": VERSION, "kernel": run_id}
 
+    def show(self, server: Server | None) -> None:
+        """Show the panel below the cell, or the card of one server."""
+        from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
+
+        bundle, metadata = self.panel() if server is None else self.card(server)
+        display(bundle, metadata=metadata, raw=True)
+
     def panel(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The MIME bundle and metadata of the panel with all servers."""
         return self._live(self._panel().mcp.servers._repr_mimebundle_())  # pyright: ignore[reportPrivateUsage]

@@ -83,9 +83,7 @@ class NotebookMemory:
     def loaded(self, notebook: str, server: UsedServer) -> None:
         """Store that a notebook has loaded a server."""
         text = msgspec.json.encode(_Stored(server.typed, server.changes, server.original))
-        is_secret = (server.typed is not None and any(_secrets(server.typed))) or any(
-            _texts_with_secrets(server.changes)
-        )
+        is_secret = any(_secrets(server))
         row = (notebook, server.name, server.digest, server.file, time.time())
 
         def write(connection: Any) -> None:
@@ -161,12 +159,8 @@ def _label(notebook: str, name: str) -> str:
     return f"definition:{json.dumps([notebook, name])}"
 
 
-def _secrets(definition: ServerDefinition) -> Iterable[str]:
-    from ipymcp.config.redaction import sensitive  # not for every load
+def _secrets(server: UsedServer) -> Iterable[str]:
+    from ipymcp.config.redaction import sensitive  # not at %load_ext
 
-    return sensitive(definition)
-
-
-def _texts_with_secrets(changes: dict[str, Any]) -> Iterable[str]:
-    values = {key: value for key, value in changes.items() if key in ("env", "headers", "args", "url", "auth")}
-    return _secrets(ServerDefinition(name="", **values)) if values else ()
+    changed = {key: value for key, value in server.changes.items() if key in ("env", "headers")}
+    return sensitive(server.typed or ServerDefinition(name=server.name, **changed))

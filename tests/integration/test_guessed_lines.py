@@ -125,9 +125,18 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ),
         ("%mcp call echo text=x", "'echo' is not the full name of a tool", "did you mean 'demo.echo'?"),
         (
-            "mcp.call('demo.echo')",
-            "there is no server 'call'",
-            "a tool is a function: mcp.SERVER.TOOL(…), or mcp.tools[",
+            "mcp.call_tool('demo.echo')",
+            "there is no server 'call_tool'",
+            "a tool is a function: mcp.SERVER.TOOL(…), or mcp.call('SERVER', 'TOOL', {…})",
+        ),
+        ("mcp.call('dmo', 'echo', {'text': 'a'})", "there is no server 'dmo'", "did you mean 'demo'?"),
+        ("mcp.call('demo', 'ehco')", "demo: there is no tool 'ehco'", "did you mean 'echo'?"),
+        ("await mcp.call.aio('demo.ehco')", "demo: there is no tool 'ehco'", "did you mean 'echo'?"),
+        ("mcp.call('demo', 'echo', {'txt': 'a'})", "demo.echo: no argument 'txt'; did you mean 'text'?", "echo(text"),
+        (
+            "mcp.call('demo', 'echo', text='a')",
+            "call(): no argument 'text'",
+            "call(server, tool=None, arguments=None, *, timeout=None)",
         ),
         ("mcp.status", "there is no server 'status'", "mcp.servers lists the servers and their states"),
         (

@@ -407,6 +407,65 @@ def test_logs_are_asked_for_by_server_and_number(kernel: Kernel) -> None:
     assert text(kernel, "list(mcp.servers['demo'].logs(1).df.columns)") == "['time', 'source', 'level', 'text']"
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("r = %mcp call demo.echo text=hi\nr.text", 'mcp.call("demo", "echo", {"text": "hi"}).text'),
+        ("r = %mcp call demo.echo text=hi\nr.text", '(await mcp.call.aio("demo.echo", {"text": "hi"})).text'),
+        (
+            "rows = [{'text': 'a'}]\nm = %mcp map demo.echo rows\nlist(m.df.result)",
+            'list(mcp.map("demo.echo", rows).df.result)',
+        ),
+        (
+            "rows = [{'text': 'a'}]\nm = %mcp map demo.echo rows\nlist(m.df.result)",
+            'list((await mcp.map.aio("demo.echo", rows)).df.result)',
+        ),
+        (f"r = %mcp read demo {NOTES}\nr.text", f'mcp.read("demo", "{NOTES}").text'),
+        (f"r = %mcp read demo {BIRDS} species=Gentoo\nr.text", f'mcp.read("demo", "{BIRDS}", species="Gentoo").text'),
+        (f"r = %mcp read demo {NOTES}\nr.text", f'(await mcp.read.aio("demo", "{NOTES}")).text'),
+        (
+            "r = %mcp prompt demo.describe species=Gentoo\nr.text",
+            'mcp.prompt("demo", "describe", {"species": "Gentoo"}).text',
+        ),
+        (
+            "r = %mcp prompt demo.describe species=Gentoo\nr.text",
+            '(await mcp.prompt.aio("demo.describe", None, {"species": "Gentoo"})).text',
+        ),
+        ("%mcp logs demo --level info -n 3", 'mcp.logs("demo", 3, level="info")'),
+        ("%mcp", "mcp.servers"),
+        ("%mcp tools demo.*", 'mcp.tools("demo.*")'),
+        ("%mcp policy", "mcp.policy"),
+        ("%mcp config", "mcp.config"),
+        ("%mcp config explain demo", 'mcp.config.explain("demo")'),
+        ("%mcp config export claude-code demo", 'mcp.config.export("claude-code", "demo")'),
+        ("%mcp secret list", "mcp.secret"),
+    ],
+)
+def test_a_line_and_its_counterpart_in_python_give_the_same(kernel: Kernel, line: str, code: str) -> None:
+    assert text(kernel, line) == text(kernel, code)
+
+
+def test_panel_stubs_secrets_and_configuration_are_there_in_python(kernel: Kernel) -> None:
+    shown = [done(kernel, one).displays[0] for one in ("%mcp panel", "mcp.panel()")]
+    assert shown[0]["text/plain"] == shown[1]["text/plain"] and shown[0].keys() == shown[1].keys()
+    assert error(kernel, "mcp.panel('dmo')")[1] == "  did you mean 'demo'? · in: mcp.panel('dmo')"
+    assert text(kernel, "mcp.stubs('by_python.pyi').name") == "'by_python.pyi'"
+    ast.parse((kernel.folder / "by_python.pyi").read_text())
+    assert text(kernel, "mcp.secret.set('mine', 'a secret value')") == "'encrypted file'"
+    assert "mine    encrypted file" in text(kernel, "mcp.secret")
+    assert error(kernel, "mcp.secret.delete('mien')")[1] == "  did you mean 'mine'? · in: mcp.secret.delete('mien')"
+    done(kernel, "mcp.secret.delete('mine')")
+    assert error(kernel, "mcp.secret.set('mine')")[0] == "SecretError: cannot ask for 'mine': there is no user"
+    file = text(kernel, "mcp.config.add('later', {'command': 'x', 'args': ['y']}).name")
+    assert file == "'mcp.json'"
+    done(kernel, "mcp.config.update('later', {'args': None})\nmcp.config.copy('later', 'last')")
+    assert "last    x     not loaded" in text(kernel, "mcp.config")
+    done(kernel, "mcp.config.edit('last', {'command': 'z'})\nmcp.config.remove('later', 'last')")
+    assert "later" not in text(kernel, "mcp.config")
+    assert done(kernel, "mcp.help('cancel')").stdout.startswith("Cancel a running call by its number, or all of them.")
+    assert error(kernel, "mcp.help('cancle')")[1] == "  did you mean 'cancel'? · in: mcp.help('cancle')"
+
+
 def test_what_a_server_says_of_a_tool_is_shown_as_json(kernel: Kernel) -> None:
     said = json.loads(text(kernel, "%mcp tools --schema demo.slow"))
     assert list(said) == ["demo.slow"]

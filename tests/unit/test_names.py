@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from ipymcp import Mcp
 from ipymcp.names import RESERVED_HOST, RESERVED_SERVER, aliases, identifier, model_name, nearest
+from ipymcp.notebook.magics.dispatch import MODULES
+from ipymcp.runtime.host import Host
 
 NAMES = st.text(min_size=1, max_size=20) | st.sampled_from(["from", "a-b", "a_b", "load", "prompts", "__x__", "1a"])
 
@@ -34,6 +36,18 @@ def test_reserved_names_get_an_underscore() -> None:
 
 def test_the_public_names_of_mcp_are_all_reserved() -> None:
     assert {word for word in dir(Mcp) if not word.startswith("_")} <= RESERVED_HOST
+
+
+def test_every_word_of_a_line_is_a_name_of_mcp() -> None:
+    assert [word for word in MODULES if not hasattr(Mcp, word)] == []
+
+
+def test_no_name_of_a_server_is_out_of_reach_because_mcp_has_it() -> None:
+    mcp = Mcp(Host())
+    mcp.load({word: {"command": "x", "disabled": True} for word in sorted(RESERVED_HOST)})
+    for word in RESERVED_HOST:
+        assert mcp[word]._name == getattr(mcp, f"{word}_")._name == mcp.servers[word].name == word
+    mcp.close()
 
 
 @given(NAMES, NAMES)

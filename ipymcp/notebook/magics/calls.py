@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.namespace import factory_of, load_for_use
-from ipymcp.api.stubs import stub
 from ipymcp.api.toolset import cached_schemas, cached_tools
-from ipymcp.errors import ArgumentError, CallTimeout, ConfigError, UnknownName
-from ipymcp.files import SHARED, write_file, write_hint
-from ipymcp.masking import mask
+from ipymcp.errors import ArgumentError, CallTimeout, UnknownName
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_body, parse_expression
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
     from ipymcp.api.toolset import ToolSchemas, Toolset
     from ipymcp.notebook.line_syntax import MagicRequest, Word
     from ipymcp.results.tables import Table
-    from ipymcp.schema.tool_schema import ToolSchema
 
 
 def _tools(request: MagicRequest) -> Toolset | Table | ToolSchemas:
@@ -249,19 +244,10 @@ def _stubs(request: MagicRequest) -> None:
         %mcp stubs                   mcp_tools.pyi in the notebook's folder
         %mcp stubs path/name.pyi
     """
-    host = request.host
-    path = Path(host.folder, request.names[0] if request.names else "mcp_tools.pyi").expanduser()
-    aliases = host.aliases()
-    servers: dict[str, list[tuple[str, str, ToolSchema]]] = {}
-    for entry in request.mcp.tools.entries:
-        row = (entry.alias, entry.definition.description or "", factory_of(request.mcp).schema(entry))
-        servers.setdefault(aliases[entry.server], []).append(row)
-    try:
-        write_file(path, mask(stub(servers)), SHARED)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}", hint=write_hint(error)) from None
-    tools = counted(sum(map(len, servers.values())), "tool")
-    request.report(f"{tools} of {counted(len(servers), 'server')} in {path.name}")
+    entries = request.mcp.tools.entries
+    path = request.mcp.stubs(request.names[0] if request.names else None)
+    servers = counted(len({entry.server for entry in entries}), "server")
+    request.report(f"{counted(len(entries), 'tool')} of {servers} in {path.name}")
 
 
 COMMANDS = {

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ipymcp.errors import SecretError, UnknownName
 from ipymcp.names import is_glob, nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.results.tables import Table
-from ipymcp.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ipymcp.api.security import Changes, ToolPins, ToolPolicy, TrustedServers
-    from ipymcp.notebook.line_syntax import MagicRequest, Word
-    from ipymcp.storage.secrets import Inputs, Secrets, StoredSecret
-    from ipymcp.storage.store import Store
+    from ipymcp.notebook.line_syntax import MagicRequest
+    from ipymcp.results.tables import Table
 
 
 def _policy(request: MagicRequest) -> ToolPolicy | Table | None:
@@ -119,10 +111,6 @@ def _trust(request: MagicRequest) -> TrustedServers | None:
     return None
 
 
-_INPUT = "input:"
-_PLACES = {"keyring": "keyring", "vault": "encrypted file", "memory": "memory, until this kernel ends"}
-
-
 def _secret(request: MagicRequest) -> Table | None:
     """Save secrets for definitions, which refer to them as ${secret:NAME}.
 
@@ -135,58 +123,20 @@ def _secret(request: MagicRequest) -> Table | None:
     masks known secrets in logs, errors, tables and displays, but not in results that a tool returns to Python.
     """
     verb, *rest = request.parsed.names
-    store = request.host.store
+    secrets = request.mcp.secret
     match verb.text:
         case "set":
-            _set(request, store.secrets, rest, verb)
+            if len(rest) > 1 or rest[0].key is not None:
+                problem = "give the name only: a prompt asks for the value; a value typed here is visible"
+                raise LineError(problem, verb.end)
+            request.report(f"kept: {rest[0].text} ({secrets.set(rest[0].text)})")
         case "delete":
-            _delete(request, store, rest)
+            for word in rest:
+                secrets.delete(word.text)
+            request.report(f"deleted: {', '.join(word.text for word in rest)}")
         case _:
-            return _table(store.secrets, store.inputs)
+            return secrets.table
     return None
-
-
-def _set(request: MagicRequest, secrets: Secrets, rest: Sequence[Word], verb: Word) -> None:
-    if len(rest) > 1 or rest[0].key is not None:
-        raise LineError("give the name only: a prompt asks for the value; a value typed here is visible", verb.end)
-    from ipymcp.interaction.terminal import NO_INPUT_ERRORS
-
-    name = rest[0].text
-    try:
-        value = getpass.getpass(one_line(f"{name}: "))
-    except NO_INPUT_ERRORS:
-        raise SecretError(f"cannot ask for {name!r}: there is no user", hint="run this line in a notebook") from None
-    kept = secrets.set(name, value)
-    request.report(f"kept: {kept.name} ({_PLACES[kept.place]})")
-
-
-def _delete(request: MagicRequest, store: Store, rest: Sequence[Word]) -> None:
-    for word in rest:
-        is_input = word.text.startswith(_INPUT)
-        if not (store.inputs.forget(word.text.removeprefix(_INPUT)) if is_input else store.secrets.delete(word.text)):
-            names = [kept.name for kept in store.secrets.kept()] + [_INPUT + one.id for one in store.inputs.kept()]
-            hint = nearest(word.text, names) or "%mcp secret list"
-            raise UnknownName(f"there is no secret {word.text!r}", hint=hint)
-    request.report(f"deleted: {', '.join(word.text for word in rest)}")
-
-
-def _table(secrets: Secrets, inputs: Inputs) -> Table:
-    rows = [(kept.name, *_where(kept), "", secrets.check(kept.name)) for kept in secrets.kept()]
-    rows += [
-        (_INPUT + one.id, *_where(one.kept), f"{one.server} in {one.file}", inputs.check(one)) for one in inputs.kept()
-    ]
-    columns = ("secret", "kept in", "changed", "only for", "problem")
-    used = [index for index, _ in enumerate(columns) if index < 3 or any(row[index] for row in rows)]
-    return Table(
-        [columns[index] for index in used],
-        [[row[index] for index in used] for row in rows],
-        title="secrets",
-        note="" if rows else "none yet: %mcp secret set NAME",
-    )
-
-
-def _where(kept: StoredSecret) -> tuple[str, str]:
-    return _PLACES[kept.place], time.strftime("%Y-%m-%d", time.localtime(kept.changed))
 
 
 _ALWAYS = (Option("--always"),)

@@ -258,9 +258,8 @@ def _restore(request: MagicRequest) -> Table | None:
 
         %mcp restore
 
-    The servers come back, those typed in a cell as well, with the tools that were disabled and the rules of
-    %mcp policy.
-    What cannot be restored is listed with the reason. A project's server runs only after you have agreed to it.
+    The servers come back, those typed in a cell as well, with the disabled tools and the rules of %mcp policy. What
+    cannot be restored is listed with the reason. A project's server runs only after you have agreed to it.
     %config IPyMCP.restore = "auto", in your own IPython configuration, does this whenever ipymcp is loaded.
     """
     host, waiter = request.host, Waiter()
@@ -284,11 +283,7 @@ def _panel(request: MagicRequest) -> None:
     %config IPyMCP.panel = "run" lets it call, read and answer, but not start, stop, load or trust; "view" lets it
     only show. The default under Voilà is "run". A saved notebook keeps a table of the servers.
     """
-    from IPython.display import display  # pyright: ignore[reportUnknownVariableType]
-
-    names, shown = request.names, request.display
-    bundle, metadata = shown.card(request.mcp.servers[names[0]]) if names else shown.panel()
-    display(bundle, metadata=metadata, raw=True)
+    request.mcp.panel(*request.names)
 
 
 _LOAD_OPTIONS = (
