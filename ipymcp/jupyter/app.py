@@ -14,6 +14,7 @@ from ipymcp.jupyter.callback import Callback, LoginRedirect
 from ipymcp.jupyter.handlers import allow_unauthenticated
 from ipymcp.jupyter.kernels import Kernels
 from ipymcp.jupyter.relay import PanelRelay
+from ipymcp.jupyter.status import Status
 from ipymcp.protocol.apps import PageNeeds, content_policy, frame_document, origin
 
 _KINDS: Final = ("connect", "resource", "frame", "base")
@@ -64,6 +65,7 @@ class IpymcpServer(ExtensionApp):
         self.handlers.extend(
             [
                 (r"ipymcp/kernels/([\w-]+)/panel", PanelRelay, kernels),
+                (r"ipymcp/status", Status, kernels),
                 (r"ipymcp/apps/frame", AppFrame, {}),
                 (r"ipymcp/oauth/callback", Callback, {}),
                 (r"ipymcp/oauth/redirected", LoginRedirect, kernels),

@@ -29,8 +29,11 @@ from ipykernel._version import version_info
 from msgspec import Struct
 
 from ipymcp.files import PRIVATE, make_folder, write_file
+from ipymcp.masking import mask
 from ipymcp.panel.messages import Malformed, Mark
+from ipymcp.protocol.types import is_object
 from ipymcp.storage.kernel_socket import PREFIX, VERSION, file_of, machine_id, sweep
+from ipymcp.text import visible
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
@@ -271,7 +274,8 @@ class _RelayConnection:
         if not line.endswith(b"\n"):
             return False
         message = _decode(line)
-        if (answer := self._redirects.reply_to(message)) is not None:  # from the Jupyter server, not from the view
+        answer = self._redirects.reply_to(message) or _status(message, self._panel.host)
+        if answer is not None:  # from the Jupyter server, not from the view
             self._writer.write(json.dumps(answer).encode() + b"\n")
         else:
             self._panel.receive(view, message)
@@ -298,6 +302,24 @@ class _RelayConnection:
             self._writer.transport.abort()
         else:
             self._writer.close()
+
+
+def _status(message: object, host: Host) -> dict[str, Any] | None:
+    """The reply to the Jupyter server's question for the servers; None for another message."""
+    if not is_object(message) or message.get("kind") != "status":
+        return None
+    servers = [
+        {
+            "name": visible(session.name),
+            "state": session.state.value,
+            "protocol": session.protocol_version,
+            "tools": len(session.catalog.tools),
+            "calls": session.calls,
+            "last_error": mask(visible(session.last_error)),
+        }
+        for session in host.sessions.values()
+    ]
+    return {"kind": "status", "servers": servers}
 
 
 def _decode(line: bytes) -> Any:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from tornado.httpclient import HTTPClientError
 
+from ipymcp.version import __version__
 from tests.environments import ROOT
-from tests.jupyter_servers import JupyterServer, started
+from tests.jupyter_servers import JupyterServer, ServedKernel, started
 
 DENYING = """
 import json, pathlib
@@ -36,6 +37,41 @@ def test_the_authorizer_decides_who_delivers_a_login_and_who_opens_a_panel(tmp_p
         with pytest.raises(HTTPClientError) as refusal:
             server.view("no-such-kernel")
         assert refusal.value.code == 403
+
+
+def test_a_program_with_jupyters_login_gets_the_status_of_every_kernels_servers(
+    server: JupyterServer, kernel: ServedKernel, other: ServedKernel
+) -> None:
+    command = "import sys; sys.exit('no --token=hunter2-hunter2 today')"
+    load = f'%mcp load broken --env API_TOKEN=hunter2-hunter2 -- {sys.executable} -c "{command}"'
+    kernel.run(f"try:\n    {load}\nexcept Exception: pass")
+    kernel.run("mcp.demo.echo('x')")
+    idle = server.start_kernel()
+    reply = server.http.get("ipymcp/status")
+    assert (reply.status_code, reply.headers["cache-control"]) == (200, "no-store")
+    assert "hunter2" not in reply.text
+    found = {each["id"]: each for each in reply.json()["kernels"]}
+    assert found[idle.id] == {"id": idle.id, "problem": "ipymcp is not loaded in this kernel", "servers": []}
+    assert found[other.id] == {"id": other.id, "problem": "", "ipymcp": __version__, "servers": []}
+    demo, broken = found[kernel.id]["servers"]
+    assert demo == {
+        "name": "demo", "state": "ready", "protocol": "2026-07-28", "tools": 5, "calls": 1, "last_error": ""
+    }  # fmt: skip
+    assert (broken["name"], broken["state"], broken["tools"], broken["calls"]) == ("broken", "error", 0, 0)
+    last = "did not start: the server exited with code 1; it last wrote: no --token=[secret] today"
+    assert broken["last_error"] == last
+    kernel.run("%mcp unload broken")
+
+
+def test_the_status_is_refused_without_a_login_or_the_right_to_read_kernels(
+    server: JupyterServer, tmp_path: Path
+) -> None:
+    with server.anonymous() as client:
+        assert client.get("ipymcp/status").status_code == 403
+    (tmp_path / "denying.py").write_text(DENYING)
+    (tmp_path / "denied.json").write_text('["read", "kernels"]')
+    with started(tmp_path, {"ServerApp": {"authorizer_class": "denying.Denying"}}) as denying:
+        assert denying.http.get("ipymcp/status").status_code == 403
 
 
 def test_a_malformed_login_answer_is_refused(server: JupyterServer) -> None:
