@@ -131,10 +131,8 @@ class NamedAccess(NotPicklable):
 
     def _tool(self, server: str, tool: str | None) -> Tool:
         host = self._factory.host
+        self._load_for_use(server)
         if tool is None:
-            owner = server.partition(".")[0]
-            if owner not in host.sessions and owner not in host.aliases().values():
-                self._load_if_lazy(owner)
             session, tool = host.resolve(server)
         else:
             session = self[server]._session()  # pyright: ignore[reportPrivateUsage]
@@ -143,7 +141,7 @@ class NamedAccess(NotPicklable):
         return self._factory.tool(host.find_tool(session, tool))
 
     @abstractmethod
-    def _load_if_lazy(self, name: str) -> None: ...
+    def _load_for_use(self, path: str) -> None: ...
 
     # -- resources and prompts ----------------------------------------------------------------------------------------
 

@@ -149,9 +149,9 @@ class NotebookMemory:
             "SELECT kind, pattern, decision, digest, doubted FROM notebook_rules WHERE notebook = ?"
             " ORDER BY decided, rowid"
         )
-        rows = self._database.query(sql, (notebook,))
         return [
-            NotebookRule(kind, glob, decision, digest, bool(doubted)) for kind, glob, decision, digest, doubted in rows
+            NotebookRule(kind, pattern, decision, digest, bool(doubted))
+            for kind, pattern, decision, digest, doubted in self._database.query(sql, (notebook,))
         ]
 
 

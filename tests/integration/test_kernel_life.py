@@ -1,9 +1,11 @@
 """ipymcp through the life of a notebook: loaded, reloaded, reset, run as a whole, used from threads and tasks."""
 
+import json
 import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbclient
@@ -21,7 +23,8 @@ from tests.kernels import KERNELS, Kernel
 pytestmark = pytest.mark.cold
 every_kernel = pytest.mark.kernels(*KERNELS)
 HEAVY = ("httpx", "ipywidgets", "jsonschema_rs", "cryptography", "sqlite3", "json5", "pandas", "nest_asyncio")
-M = f"m -- {shlex.join(server_command('misbehaving'))}"
+COMMAND = server_command("misbehaving")
+M = f"m -- {shlex.join(COMMAND)}"
 
 
 @pytest.fixture(scope="module")
@@ -315,3 +318,82 @@ def test_papermill_runs_it_and_stops_at_an_error(tmp_path: Path) -> None:
     nbformat.write(node, before)
     with pytest.raises(papermill.PapermillExecutionError, match=r"RpcError: m\.refuse: refused"):
         papermill.execute_notebook(before, after, cwd=tmp_path, progress_bar=False)
+
+
+SAME = [
+    ("%load_ext ipymcp", "import asyncio, json\nfrom ipymcp import mcp"),
+    (f"%mcp load {M}", f"mcp.load({{'m': {{'command': {COMMAND[0]!r}, 'args': {COMMAND[1:]!r}}}}})"),
+    ("%mcp load demo;", "mcp.load('demo')"),
+    ("said = [mcp.m.echo('sync').text, (await mcp.m.echo.aio('async')).text]", None),
+    ("r = %mcp call m.echo text='by a line'", "r = mcp.call('m', 'echo', {'text': 'by a line'})"),
+    ("said += [r.text, mcp.demo.query('penguins', limit=2).df.species.tolist()]", None),
+    ("try:\n    mcp.m.refuse()\nexcept Exception as error:\n    said.append(f'{type(error).__name__}: {error}')", None),
+    ("import json\nprint(json.dumps(said))", None),
+]
+"""Cells, each with the code that does the same in a script; None where it is the same."""
+VALUES = ["sync", "async", "by a line", ["Adelie", "Adelie"], "RpcError: m.refuse: refused"]
+
+
+def script() -> str:
+    """The cells as a script, where `await` needs a function."""
+    lines = [(cell if code is None else code).splitlines() for cell, code in SAME]
+    body = "\n".join(f"    {line}" for part in lines[3:] for line in part)
+    return "\n".join([*(line for part in lines[:3] for line in part), "async def main():", body, "asyncio.run(main())"])
+
+
+def in_nbclient(folder: Path) -> str:
+    node = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell, _ in SAME])
+    nbclient.NotebookClient(node, timeout=60, resources={"metadata": {"path": str(folder)}}).execute()
+    return node.cells[-1].outputs[0].text
+
+
+def in_papermill(folder: Path) -> str:
+    node = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell, _ in SAME], metadata=notebook().metadata
+    )
+    nbformat.write(node, folder / "before.ipynb")
+    done = papermill.execute_notebook(folder / "before.ipynb", folder / "after.ipynb", cwd=folder, progress_bar=False)
+    return done.cells[-1].outputs[0].text
+
+
+def in_a_console(folder: Path) -> str:
+    with kernels.started("kernel-7", folder) as kernel:
+        return [kernel.start(cell, console=True, answers=[]).wait() for cell, _ in SAME][-1].stdout
+
+
+def in_a_terminal(folder: Path) -> str:
+    (folder / "cells.ipy").write_text("\n".join(cell for cell, _ in SAME))
+    return run(folder, "-m", "IPython", "--no-banner", "cells.ipy")
+
+
+def in_a_script(folder: Path) -> str:
+    (folder / "script.py").write_text(script())
+    return run(folder, "script.py")
+
+
+def run(folder: Path, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize("runner", [in_nbclient, in_papermill, in_a_console, in_a_terminal, in_a_script])
+def test_the_same_cells_give_the_same_values_wherever_they_run(runner: Callable[[Path], str], tmp_path: Path) -> None:
+    assert json.loads(runner(tmp_path).splitlines()[-1]) == VALUES
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_failure_is_told_where_nothing_is_displayed(tmp_path: Path) -> None:
+    dead = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no licence')"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"dead": dead}}))
+    why = "dead: did not start: the server exited with code 1; it last wrote: no licence"
+    with kernels.started("kernel-7", tmp_path) as kernel:
+        done(kernel, "%load_ext ipymcp")
+        for line in ("%mcp load --trust;", "%config IPyMCP.quiet = True\n%mcp load"):
+            told = kernel.start(line, console=True, answers=[]).wait()
+            assert (told.stdout, told.stderr) == ("", f"ipymcp: {why}\n"), line
+    (tmp_path / "warns.py").write_text("import ipymcp\nmcp = ipymcp.mcp\nmcp.load(trust=True)\nmcp.load('dead')\n")
+    told = run(tmp_path, "warns.py", code=1)
+    assert f"warns.py:3: UserWarning: {why}\n" in told
+    assert told.endswith(f"ipymcp.errors.StartError: {why}\n%mcp logs dead · %mcp restart dead\n")

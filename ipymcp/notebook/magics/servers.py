@@ -82,8 +82,17 @@ def _load(request: MagicRequest) -> None:
     finally:
         unsubscribe()
         display.finish(failed)
+    _report_quiet_failures(request, [one.name for one in definitions if one.name != failed])
     if failed is not None:
         host.sessions[failed].require()
+
+
+def _report_quiet_failures(request: MagicRequest, names: Sequence[str]) -> None:
+    """Print a line for each server that has failed, where no progress was shown: a `;` does not hide a failure."""
+    for name in names if request.is_quiet else ():
+        error = request.host.sessions[name].status.error
+        if error is not None:
+            print_notice(f"{name}: {error.message}")
 
 
 def _load_request(request: MagicRequest) -> LoadRequest:
@@ -271,6 +280,7 @@ def _restore(request: MagicRequest) -> Table | None:
     finally:
         unsubscribe()
         display.finish(None)
+    _report_quiet_failures(request, found.started)
     return None if request.is_quiet else restore.outcome(host, found)
 
 
