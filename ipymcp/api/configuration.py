@@ -34,7 +34,7 @@ class ConfigFiles(TableView):
     def table(self) -> Table:
         """A table with a row per definition."""
         found = self._host.discovery.read()
-        self._notify(notices(found))
+        self._notify(notices(found, self._host))
         return config_edits.listing(found, self._host)
 
     @checked(name=TEXT)
