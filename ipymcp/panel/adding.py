@@ -177,7 +177,10 @@ def _outcome(addition: AnyAddition) -> Trial:
             part.require()
         except McpError as error:
             if failure is None:
-                failure, log = problem(error), [one_line(line.text) for line in part.session.log.tail(_LOG_LINES)]
+                # What the program wrote; one that was started twice wrote it twice.
+                lines = part.session.log.tail(_LOG_LINES)
+                own = dict.fromkeys(one_line(line.text) for line in lines if line.source != "host")
+                failure, log = problem(error), [*own]
         prefix = f"{part.name}." if len(parts) > 1 else ""
         tools += [
             TrialTool(name=visible(f"{prefix}{one.name}"), description=shown_text(one.definition.description))

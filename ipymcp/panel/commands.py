@@ -86,6 +86,7 @@ from ipymcp.protocol import types
 from ipymcp.protocol.recording import MessageRecorder
 from ipymcp.results.records import RecordTable
 from ipymcp.results.rendering import shown_table
+from ipymcp.runtime.call import Call
 from ipymcp.runtime.server_status import State
 from ipymcp.text import quoted, visible
 
@@ -98,7 +99,6 @@ if TYPE_CHECKING:
     from ipymcp.protocol.types import TemplateDefinition
     from ipymcp.results.resource_result import ResourceResult
     from ipymcp.results.tool_result import ToolResult
-    from ipymcp.runtime.call import Call
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.session import ServerSession
 
@@ -625,7 +625,10 @@ async def _cancel(panel: Panel, view: View, message: CancelFields) -> None:
     call = panel.host.calls.running.get(message.call) or panel.calls.get(message.call)
     if call is None:
         raise UnknownName(f"no call {message.call} is running", hint="it may have finished")
-    call.cancel()
+    if isinstance(call, Call):
+        call.cancel_from("the panel")
+    else:  # a map
+        call.cancel()
 
 
 @_command(CellFields, "cells")

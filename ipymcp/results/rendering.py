@@ -318,7 +318,8 @@ def _member(value: object, characters: int, path: str) -> str:
     if not is_array(value) and not is_object(value):
         return escaped(cell_text(cell(value)))
     line, is_whole = json_head(value, _MAX_VALUE)
-    if is_whole and not (is_object(value) or any(is_array(item) or is_object(item) for item in value)):
+    is_flat = not any(is_array(item) or is_object(item) for item in value)
+    if is_array(value) and is_whole and (is_flat or (len(line) <= _SHORT_LINE and not are_records(value))):
         return escaped(line)
     if is_object(value) and value and json_head(value, _MAX_NESTED)[1]:
         return _object(value, characters, f"{path}.")

@@ -230,6 +230,7 @@ class Call(Generic[T]):
     __slots__ = (
         "_after_task",
         "_awaits_resend",
+        "_cancelled_in",
         "_client",
         "_consent",
         "_convert",
@@ -298,6 +299,8 @@ class Call(Generic[T]):
         self._client: Client | None = None
         self._consent = consent
         self._permission_task: asyncio.Task[bytes | None] | None = None
+        self._cancelled_in = ""
+        """The place where the user cancelled the call, if the error names it."""
         """Runs the user's function before the call and asks for consent; None when that is over."""
         self._receiver = receiver
         self._hooks = hooks
@@ -487,6 +490,11 @@ class Call(Generic[T]):
         Returns:
             False if the call was over already.
         """
+        return self.cancel_from("")
+
+    def cancel_from(self, place: str) -> bool:
+        """Cancel the call, see `cancel`; the error names the place where the user did so, if it is not empty."""
+        self._cancelled_in = place
         permission = self._permission_task
         if permission is not None:
             self._permission_task = None  # at once: the task may be ending, and then ignores its cancellation
@@ -496,7 +504,8 @@ class Call(Generic[T]):
             return self._give_up("the user cancelled it", self._cancelled())
 
     def _cancelled(self) -> CallCancelled:
-        return CallCancelled(f"call {self.number} was cancelled")
+        place = self._cancelled_in
+        return CallCancelled(f"cancelled by you in {place}" if place else f"call {self.number} was cancelled")
 
     @property
     def task(self) -> TaskState | None:

@@ -150,6 +150,10 @@ describe("the keyboard", () => {
     await waitFor(() => expect(run.getAttribute("aria-disabled")).toBe("true"));
     expect(document.activeElement).toBe(run);
     fireEvent.click(run);
+    expect(see.getByText("Waiting to start")).toBeTruthy();
+    kernel.patch({ questions: { q1: { ...form("q1"), server: "demo" } } });
+    await waitFor(() => see.getByText("Waiting for your answer"));
+    kernel.patch({ questions: { q1: null } });
     const call = { id: 9, server: "demo", tool: "wait", origin: "panel", cell: null, started: 1 };
     kernel.patch({ calls: { 9: { ...call, progress: null, waits: false } } });
     const outcome = within(see.getByRole("region", { name: "Run wait" }));

@@ -37,7 +37,8 @@ export async function show(kernel: FakeKernel, scope?: Scope): Promise<Screen> {
       return "inserted";
     },
     copy: async (text) => void copied.push(text),
-    renderMarkdown: async (text) => `<h2>${text.slice(2)}</h2><img src="https://far.example/x" onerror="alert(1)">`,
+    renderMarkdown: async (text) =>
+      `<h2>${text.slice(2)}<a href="#x">\u00b6</a></h2><img src="https://far.example/x" onerror="alert(1)">`,
     openExternal: (url) => void opened.push(url),
   };
   const unmount = mount(element, kernel.transport, services, scope);

@@ -6,6 +6,7 @@ import { PanelModel } from "../src/panelmodel";
 import { pageServices } from "../src/services";
 import { CALL, RESULT, demo } from "./demo";
 import { FakeKernel, server, stateOf, tool } from "./fake";
+import { wrap } from "../src/views/rows";
 import { choose, show, toolsIn, type } from "./screen";
 
 const known = (name: string, is_project: boolean): UnloadedServer => ({
@@ -409,9 +410,9 @@ describe("logs", () => {
     await waitFor(() => expect(kernel.asked("logs")).toMatchObject([{ server: "demo", on: true }]));
     say(line(1, "info", "up"), line(2, "error", "down"), line(3, "debug", "sideways"));
     await waitFor(() => expect(drawn()).toEqual(["up", "down", "sideways"]));
-    choose(see.getByRole("combobox", { name: "Level" }), "errors");
+    choose(see.getByRole("combobox", { name: "Level" }), "Errors");
     await waitFor(() => expect(drawn()).toEqual(["down"]));
-    choose(see.getByRole("combobox", { name: "Level" }), "all levels");
+    choose(see.getByRole("combobox", { name: "Level" }), "All levels");
     type(see.getByRole("searchbox", { name: "Search the log" }), "SIDE");
     await waitFor(() => expect(drawn()).toEqual(["sideways"]));
     click("Copy");
@@ -423,6 +424,19 @@ describe("logs", () => {
     await waitFor(() => expect(kernel.asked("logs").at(-1)).toMatchObject({ on: true, since: 3 }));
     tab("Servers");
     await waitFor(() => expect(kernel.asked("logs").at(-1)).toMatchObject({ on: false }));
+  });
+});
+
+describe("a long line of a log", () => {
+  test.each<[string, number, number, string[]]>([
+    ["tool query on penguins", 12, 0, ["tool query", "on penguins"]],
+    ["tool query on penguins", 14, 6, ["tool", "query on", "penguins"]],
+    ["information came", 14, 6, ["", "information", "came"]],
+    ["abcdefghij kl", 4, 0, ["abcd", "efgh", "ij", "kl"]],
+    ["\u65e5\u672c\u8a9e\u3067 ok", 4, 0, ["\u65e5\u672c", "\u8a9e\u3067", "ok"]],
+    ["", 10, 12, [""]],
+  ])("is broken between words, and only a word that is too long within: %s", (text, columns, indent, lines) => {
+    expect(wrap(text, columns, indent)).toEqual(lines);
   });
 });
 

@@ -50,7 +50,7 @@ def test_a_call_that_blocks_the_kernel_shows_how_far_it_is_and_is_over_within_a_
     expect(calls.get_by_role("progressbar")).to_have_count(0)
     notebook.until_idle()
     assert time.monotonic() - pressed < 1
-    expect(notebook.output(1)).to_contain_text("CallCancelled: demo.slow: call 1 was cancelled")
+    expect(notebook.output(1)).to_contain_text("CallCancelled: demo.slow: cancelled by you in the panel")
 
 
 @pytest.mark.timed
@@ -106,4 +106,5 @@ def test_a_question_of_a_server_to_an_awaiting_cell_is_answered_in_a_form_wherev
         question.get_by_role("button", name="Send").click()
         expect(question).to_have_count(0)
         notebook.until_idle()
+        assert page.locator("#ipymcp-sidebar").is_visible() == (open_place is opened_sidebar), "asked in two places"
         expect(notebook.output(2)).to_contain_text("{'action': 'accept', 'content': {'island': 'Dream', 'birds': 7}}")

@@ -97,7 +97,7 @@ def test_the_keyboard_alone_starts_a_server_and_runs_a_tool(open_notebook: Open,
     tab_to(tools.get_by_role("tree"))
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    tab_to(tools.get_by_label("text"))
+    expect(tools.get_by_label("text")).to_be_focused()
     page.keyboard.type("typed")
     tab_to(panel.button("Run"))
     page.keyboard.press("Enter")

@@ -164,11 +164,19 @@ def test_a_command_moves_the_focus_to_what_it_opens(open_with_sidebar: WithSideb
     expect(panel.root.get_by_role("treeitem")).to_have_count(2)
     page.keyboard.press("Enter")
     expect(panel.root.get_by_role("heading", name="echo")).to_be_visible()
-    panel.root.get_by_role("textbox").last.fill("hello")
-
+    expect(panel.root.get_by_label("text", exact=True)).to_be_focused()
+    page.keyboard.type("hello")
     panel.press("Insert as code")
     expect(panel.root.locator(".mcp-notice")).to_contain_text("Inserted")
     assert (notebook.source(2), notebook.source(3)) == ("x = 1", "mcp.demo.echo(text='hello')")
+
+    page.set_viewport_size({"width": 1000, "height": 500})
+    panel.go_back()
+    panel.find_tool("query", "demo.query").get_by_label("table").select_option("penguins")
+    panel.press("Run")
+    rows = panel.outcome.get_by_role("table")
+    expect(rows).to_be_visible()
+    expect(panel.outcome.get_by_role("button", name="Insert variable")).to_be_in_viewport(ratio=1)
 
 
 def test_a_click_that_a_question_has_overtaken_is_ignored(open_with_sidebar: WithSidebar, page: Page) -> None:
@@ -322,6 +330,13 @@ def test_all_buttons_of_a_narrow_panel_are_in_sight(open_notebook: Open, page: P
     notebook.run(1)
     panel = in_cell(notebook, 1)
     panel.expect_state("demo", "ready")
+    height = "each => each.clientHeight"
+    box = panel.root.locator(".mcp-panel")
+    assert 160 <= box.evaluate(height) < 400, "one server fills the panel"
+    panel.show("Tools")
+    expect(panel.tool("demo.echo")).to_be_visible()
+    assert box.evaluate("each => each.scrollHeight <= each.clientHeight && each.clientHeight <= 480")
+    panel.show("Servers")
     panel.root.evaluate("each => { each.style.width = '240px'; }")
     for name in ("Add server…", "Stop all servers", "List the tools of all servers again"):
         assert is_in_sight(panel.button(name)), name

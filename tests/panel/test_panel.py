@@ -284,7 +284,7 @@ def test_a_call_is_cancelled(own: Notebook) -> None:
     assert view.state["calls"][str(number)]["origin"] == "panel"
     view.ask("cancel", call=number)
     result = view.wait(lambda message: message["kind"] == "result")
-    assert result["error"] == {"message": f"call {number} was cancelled", "hint": None, "type": "CallCancelled"}
+    assert result["error"] == {"message": "cancelled by you in the panel", "hint": None, "type": "CallCancelled"}
     assert view.reply("cancel", call=number)["error"]["message"] == f"no call {number} is running"
 
 

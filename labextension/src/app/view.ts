@@ -415,9 +415,9 @@ export class AppView {
     const buttons: HTMLElement[] = [];
     if (this.#frame) {
       const modes = this.#bridge?.modes ?? [];
-      if (this.#mode !== "inline")
+      if (this.#mode !== "inline") {
         buttons.push(button(trans.__("Back to the notebook"), () => this.#setMode("inline")));
-      else {
+      } else {
         if (modes.includes("fullscreen")) {
           buttons.push(button(trans.__("Full screen"), () => this.#setMode("fullscreen")));
         }

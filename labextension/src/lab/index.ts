@@ -128,13 +128,13 @@ async function activate(
       openAndFocus();
     }),
   );
-  // The card of a question may render a moment later; open the sidebar only if no card shows the question.
+  // A card, or a panel in the notebook, may draw the question a moment later; then the sidebar need not open.
   const showQuestion = ({ view, question }: { view: NotebookView; question: QuestionRow }): void => {
     const card = cardOf(question);
-    if (!card) return open();
+    if (!card && !view.hasInSight(".mcp-panel")) return open();
     setTimeout(() => {
       const isOpen = view.model?.store.get().questions[question.id] !== undefined;
-      if (view === views.current && isOpen && !view.showsCard(card)) open();
+      if (view === views.current && isOpen && !view.hasInSight(".mcp-question")) open();
     }, RENDER_TIMEOUT);
   };
   views.asked.connect((_, asked) => {

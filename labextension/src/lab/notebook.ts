@@ -4,7 +4,6 @@ import type { ISessionContext } from "@jupyterlab/apputils";
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { Kernel } from "@jupyterlab/services";
 import { Signal } from "@lumino/signaling";
-import type { Widget } from "@lumino/widgets";
 import { draw } from "../panel";
 import { PanelModel } from "../panelmodel";
 import type { Services } from "../services";
@@ -49,8 +48,6 @@ export class NotebookView {
   /** The connection status or the panel state changed. */
   readonly changed = new Signal<this, void>(this);
   connectionStatus: ConnectionStatus = NO_KERNEL;
-  /** Live panels in outputs, with the card whose question they show. */
-  readonly cardQuestions = new Set<{ card: string | undefined; widget: Widget }>();
   private conversation: KernelConversation | null = null;
   /** Whether it has had a kernel: without one, the notebook then waits for no first kernel. */
   private hadKernel = false;
@@ -86,9 +83,14 @@ export class NotebookView {
     return this.connectionStatus.kind === "panel" && this.conversation ? this.conversation.model : null;
   }
 
-  /** Whether a visible output shows that card's question. */
-  showsCard(card: string): boolean {
-    return [...this.cardQuestions].some((each) => each.card === card && each.widget.isVisible);
+  /** Whether the part of the notebook that is in sight has such an element. */
+  hasInSight(selector: string): boolean {
+    const { top, bottom } = this.notebook.content.node.getBoundingClientRect();
+    return [...this.notebook.content.node.querySelectorAll(selector)].some((each) => {
+      const box = each.getBoundingClientRect();
+      // A form that waits for its question has no height.
+      return each.getClientRects().length > 0 && box.bottom > top && box.top < bottom;
+    });
   }
 
   get name(): string {

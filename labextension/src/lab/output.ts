@@ -58,24 +58,14 @@ abstract class LiveOutput<Saved extends SavedPanel> extends Panel implements IRe
   /** Draw what is live; return a function that removes it. */
   protected abstract mount(node: HTMLElement, model: PanelModel, saved: Saved): () => void;
 
-  /** Draw what is live, unless it is drawn already.
-   *
-   * @param card The card whose questions it shows.
-   */
-  protected drawLive(model: PanelModel, saved: Saved, card?: string): void {
+  /** Draw what is live, unless it is drawn already. */
+  protected drawLive(model: PanelModel, saved: Saved): void {
     if (this.live?.model === model) return;
     this.removeLive();
     const widget = new Widget();
-    const shown = { card, widget };
-    const { cardQuestions } = this.view;
     this.addWidget(widget);
-    cardQuestions.add(shown);
     let unmount: (() => void) | null = null;
-    const leave = (): void => {
-      cardQuestions.delete(shown);
-      unmount?.();
-    };
-    this.live = { model, widget, leave };
+    this.live = { model, widget, leave: () => unmount?.() };
     unmount = this.mount(widget.node, model, saved);
   }
 
@@ -114,7 +104,7 @@ class PanelOutput extends LiveOutput<SavedPanel> {
     const { saved, view } = this;
     const { model } = view;
     if (saved && model && isLive(saved, model.store.get())) {
-      this.drawLive(model, saved, saved.elsewhere === true ? undefined : saved.card);
+      this.drawLive(model, saved);
     } else {
       this.removeLive();
       this.note.node.textContent = saved?.card === undefined ? visible(staleNote(view.connectionStatus)) : "";
@@ -152,7 +142,7 @@ class AppOutput extends LiveOutput<SavedPanel & AppOptions> {
     const { model } = view;
     // A live app stays while the connection is being restored.
     const isConnecting = view.connectionStatus.kind === "connecting" && this.live !== null;
-    if (saved && model && isFromKernel(saved, model.store.get())) this.drawLive(model, saved, `app ${saved.app}`);
+    if (saved && model && isFromKernel(saved, model.store.get())) this.drawLive(model, saved);
     else if (!isConnecting) this.removeLive();
     this.note.setHidden(this.live !== null);
   }

@@ -6,7 +6,7 @@ import { clock, count, singleLine } from "../text";
 import { trans } from "../translation";
 import { useCopy, useSelect, useStream } from "./context";
 import { FilterSelect, SearchField, ServerSelect, StreamBar } from "./parts";
-import { Stream } from "./rows";
+import { Stream, wrap } from "./rows";
 
 const LEVELS: { [level: string]: number } = {
   debug: 0,
@@ -20,13 +20,12 @@ const LEVELS: { [level: string]: number } = {
   emergency: 3,
 };
 const levelFilters = (): string[] => [
-  trans.__("all levels"),
-  trans.__("info and above"),
-  trans.__("warnings"),
-  trans.__("errors"),
+  trans.__("All levels"),
+  trans.__("Info and above"),
+  trans.__("Warnings"),
+  trans.__("Errors"),
 ];
 const rank = (level: string): number => LEVELS[level.toLowerCase()] ?? 1;
-const LEVEL_COLUMNS = 8;
 const LEVEL_CLASSES = ["mcp-muted", "", "mcp-tone-ask", "mcp-tone-bad"];
 
 export function LogsView({
@@ -92,46 +91,44 @@ function Log({ active, server, select }: { active: boolean; server: string; sele
       >
         <label class="mcp-check">
           <input type="checkbox" checked={follow} onChange={(event) => setFollow(event.currentTarget.checked)} />
-          {trans.__("auto-scroll")}
+          {trans.__("Auto-scroll")}
         </label>
       </StreamBar>
       <Stream
         count={rows.length}
-        columnsOf={(index) => columnsOf(rows[index])}
+        linesOf={(index, columns) => linesOf(rows[index], columns)}
         label={trans.__("Log of %1", singleLine(server))}
         follow={follow && !paused}
         onFollow={setFollow}
         version={log.version}
-        draw={(index) => {
-          const row = rows[index];
-          return row && <LogLine row={row} />;
-        }}
+        drawLines={(index, lines) => rows[index] && <LogLine row={rows[index]} lines={lines} />}
       />
     </div>
   );
 }
 
-/** The level in eight columns. */
-const levelOf = ({ level }: LogRow): string => singleLine(level).slice(0, LEVEL_COLUMNS).padEnd(LEVEL_COLUMNS);
+/** The level of a row that is not information. */
+const levelOf = ({ level }: LogRow): string => (/^(info|notice)$/i.test(level) ? "" : `${singleLine(level)} `);
+const headOf = (row: LogRow): string => `${clock(row.time)} ${levelOf(row)}`;
 
-const WIDE = /[\u1100-\ud7ff\uf900-\uffef]/g;
-const widths = new WeakMap<LogRow, number>();
+const wrapped = new WeakMap<LogRow, { columns: number; lines: string[] }>();
 
-/** The number of columns that a row fills. */
-function columnsOf(row?: LogRow): number {
-  if (!row) return 0;
-  const known = widths.get(row);
-  if (known !== undefined) return known;
-  const { length } = `${clock(row.time)} ${levelOf(row)} ${singleLine(row.text)}`.replace(WIDE, "xx");
-  widths.set(row, length);
-  return length;
+/** The lines of a row's text; the first one follows time and level. */
+function linesOf(row: LogRow | undefined, columns: number): string[] {
+  if (!row) return [""];
+  const known = wrapped.get(row);
+  if (known?.columns === columns) return known.lines;
+  const lines = wrap(singleLine(row.text), columns, headOf(row).length);
+  wrapped.set(row, { columns, lines });
+  return lines;
 }
 
-function LogLine({ row }: { row: LogRow }): JSX.Element {
+function LogLine({ row, lines }: { row: LogRow; lines: string[] }): JSX.Element {
   return (
     <>
-      <span class="mcp-muted">{clock(row.time)}</span>{" "}
-      <span class={LEVEL_CLASSES[rank(row.level)]}>{levelOf(row)}</span> <span>{singleLine(row.text)}</span>
+      <span class="mcp-muted">{clock(row.time)} </span>
+      <span class={LEVEL_CLASSES[rank(row.level)]}>{levelOf(row)}</span>
+      <span>{lines.join("\n")}</span>
     </>
   );
 }

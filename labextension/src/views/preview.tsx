@@ -130,6 +130,8 @@ function Html({ html, label }: { html: string; label: string }): JSX.Element {
     const style = document.createElement("style");
     style.textContent = css;
     const content = sanitise(html);
+    // JupyterLab's anchors of headings.
+    for (const link of content.querySelectorAll("a:not([href])")) if (link.textContent === "\u00b6") link.remove();
     for (const image of content.querySelectorAll<HTMLImageElement>("img:not([alt])")) image.alt = singleLine(label);
     root.replaceChildren(style, content);
   }, [html, label]);

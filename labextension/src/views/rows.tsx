@@ -270,9 +270,10 @@ function useTops(count: number, height: number | ((index: number) => number)): n
 const LINE_HEIGHT = 18;
 const LINE_PADDING = 16;
 
-interface StreamProps extends WindowProps {
-  /** The number of columns that a row fills; it is wrapped. */
-  columnsOf(index: number): number;
+interface StreamProps extends Pick<WindowProps, "count"> {
+  /** The lines of a row where a line has so many columns. */
+  linesOf(index: number, columns: number): string[];
+  drawLines(index: number, lines: string[]): ComponentChildren;
   label: string;
   /** Scroll to the end as rows arrive. */
   follow: boolean;
@@ -282,10 +283,11 @@ interface StreamProps extends WindowProps {
 }
 
 /** A list of text that grows at the end, such as a log. Screen readers do not announce new rows. */
-export function Stream({ count, columnsOf, draw, label, follow, onFollow, version }: StreamProps): JSX.Element {
+export function Stream(props: StreamProps): JSX.Element {
+  const { count, linesOf, drawLines, label, follow, onFollow, version } = props;
   const [columns, setColumns] = useState(Infinity);
   const height = useCallback(
-    (index: number) => LINE_HEIGHT * Math.max(1, Math.ceil(columnsOf(index) / columns)),
+    (index: number) => LINE_HEIGHT * linesOf(index, columns).length,
     [version, columns, count],
   );
   const tops = useTops(count, height);
@@ -328,11 +330,34 @@ export function Stream({ count, columnsOf, draw, label, follow, onFollow, versio
         <div style={{ transform: `translateY(${top(visibleRows.first)}px)` }}>
           {indexes(visibleRows).map((index) => (
             <div key={index} class="mcp-line" style={{ height: `${height(index)}px` }}>
-              {draw(index)}
+              {drawLines(index, linesOf(index, columns))}
             </div>
           ))}
         </div>
       </div>
     </div>
   );
+}
+
+const WIDE = /[\u1100-\ud7ff\uf900-\uffef]/g;
+/** The number of columns that a text fills in a font whose characters have one width. */
+export const columnsOf = (text: string): number => text.replace(WIDE, "xx").length;
+
+/** Break a text between words, and a word that is longer than a line within.
+ *
+ * @param indent The columns of the first line that are taken.
+ */
+export function wrap(text: string, columns: number, indent: number): string[] {
+  const lines: string[] = [];
+  for (let rest = text, room = Math.max(1, columns - indent); ; room = columns) {
+    if (columnsOf(rest) <= room) return [...lines, rest];
+    let end = Math.floor(room * (rest.length / columnsOf(rest)));
+    while (end > 1 && columnsOf(rest.slice(0, end)) > room) end -= 1;
+    const space = rest.lastIndexOf(" ", end);
+    const [word = ""] = rest.split(" ", 1);
+    const isWordNext = space <= 0 && room < columns && columnsOf(word) <= columns;
+    if (space > 0) end = space;
+    lines.push(isWordNext ? "" : rest.slice(0, Math.max(1, end)));
+    if (!isWordNext) rest = rest.slice(Math.max(1, end)).replace(/^ /, "");
+  }
 }

@@ -112,6 +112,8 @@ const NO_ERRORS: FieldError[] = [];
 /** Milliseconds without typing before arguments are validated again. */
 const VALIDATE_DELAY = 400;
 const RESULT_TIMEOUT = 3000;
+/** Milliseconds in which a result is drawn. */
+const DRAWING_TIME = 1000;
 
 /** Whether a call ended without a result, for example because the connection broke. Results may arrive late. */
 function useLostResult(isWaiting: boolean, isRunning: boolean): boolean {
@@ -142,6 +144,7 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
   const [resets, setResets] = useState(0);
   const running = useSelect((state) => (call === null ? undefined : state.calls[call]));
   const result = useSelect((state) => (call === null ? undefined : state.results[call]));
+  const isAsked = useSelect((state) => Object.values(state.questions).some((each) => each.server === tool.server));
   useEffect(() => {
     draft.call = call;
   }, [draft, call]);
@@ -173,9 +176,17 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
   }, [isRunning, running === undefined]);
   const ran = useRef(false);
   useEffect(() => {
-    if (!ran.current || !result) return;
+    const box = outcome.current;
+    if (!ran.current || !result || !box) return;
     ran.current = false;
-    outcome.current?.scrollIntoView({ block: "nearest" });
+    // A table or an image has its height only once it is drawn.
+    const observer = new ResizeObserver(() => box.scrollIntoView({ block: "nearest" }));
+    observer.observe(box);
+    const timer = setTimeout(() => observer.disconnect(), DRAWING_TIME);
+    return () => {
+      clearTimeout(timer);
+      observer.disconnect();
+    };
   }, [result]);
   const target = { server: tool.server, tool: tool.name };
   // Validate again while the user fixes errors.
@@ -274,7 +285,11 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
               : ""}
         </span>
         {isRunning && running && <CallProgress call={running} />}
-        {isRunning && !running && <div class="mcp-call mcp-muted">{trans.__("waiting to start")}</div>}
+        {isRunning && !running && (
+          <div class="mcp-call mcp-muted">
+            {isAsked ? trans.__("Waiting for your answer") : trans.__("Waiting to start")}
+          </div>
+        )}
         {problem && <ProblemBox problem={problem} />}
         {result?.ok === false && (
           <ProblemBox

@@ -29,7 +29,6 @@ interface Factory {
 class Notebook {
   readonly changed = new Signal<this, void>(this);
   readonly cellServices = pageServices;
-  readonly cardQuestions = new Set<object>();
   model: PanelModel | null = null;
   connectionStatus: ConnectionStatus = CONNECTING;
   readonly added: { factory: Factory; rank: number }[] = [];
@@ -176,13 +175,11 @@ test("a model's card is the question while that is open, and no other question",
   expect(node.querySelectorAll("[role=alertdialog]").length).toBe(1);
   expect(seen(node)).not.toContain("more after this");
   expect(seen(node)).not.toContain("table of card");
-  expect([...notebook.cardQuestions]).toMatchObject([{ card: "answer 1, call 1" }]);
   [...node.querySelectorAll("button")].find(({ textContent }) => textContent === "Allow once")?.click();
   expect(kernel.asked("answer")).toMatchObject([{ question: "q", answer: "once" }]);
 
   kernel.patch({ questions: { q: null } });
   expect(seen(node)).toBe("table of card");
-  expect(notebook.cardQuestions.size).toBe(0);
 });
 
 test("who waits for an answer is led to the card, and back to where they were; who writes is left alone", async () => {
