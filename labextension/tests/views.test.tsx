@@ -148,13 +148,13 @@ describe("servers", () => {
     const kernel: FakeKernel = new FakeKernel(stateOf(), {
       known: () => [known("demo", false), known("time", false)],
       used: () => used,
-      load: () => {
+      restore: () => {
         kernel.patch({ servers: { demo: server("demo") } });
         Object.assign(used, { names: ["shop"], what: [], line: "" });
-        return null;
+        return { servers: ["demo"], rules: 0, missing: [{ name: "shop", reason: "it is not\nstored" }] };
       },
     });
-    const { see, click } = await show(kernel);
+    const { see, click, notice: said } = await show(kernel);
     const notice = await see.findByRole("region", { name: "Servers used before" });
     expect(notice.textContent).toBe("Restore demo?shop was loaded by a cell that is gone: add it again. RestoreForget");
     expect(see.queryByRole("button", { name: "Load demo" })).toBeNull();
@@ -162,6 +162,7 @@ describe("servers", () => {
     await see.findByRole("button", { name: "Stop demo" });
     const text = (): string => see.getByRole("region", { name: "Servers used before" }).textContent;
     await waitFor(() => expect(text()).toBe("shop was loaded by a cell that is gone: add it again. Forget"));
+    expect(said()).toBe("Not restored:\nshop: it is not stored");
     click("Forget");
     await waitFor(() => expect(see.queryByRole("region", { name: "Servers used before" })).toBeNull());
     expect(kernel.asked("forget")).toMatchObject([{ what: ["shop"] }]);

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -243,29 +242,29 @@ def watched(root: Locator) -> Callable[[], str]:
     return lambda: str(root.page.evaluate("() => shown.join()"))
 
 
-def test_a_server_that_only_a_cell_defines_is_still_offered_beside_what_was_restored(
-    open_notebook: Open, page: Page
+def test_a_server_that_a_cell_defined_is_restored_and_one_that_is_missing_stays_offered(
+    open_notebook: Open, work: Path, page: Page
 ) -> None:
-    load = f"%mcp load other -- {MISBEHAVING} --era legacy;"
-    notebook = open_notebook("%load_ext ipymcp", "%mcp load demo;", load)
+    file = work / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"gone": {"command": sys.executable, "args": [NAMED, '{"name": "a"}']}}}))
+    typed = f"%mcp load other -- {MISBEHAVING} --era legacy;"
+    notebook = open_notebook("%load_ext ipymcp", typed, "mcp.load('servers.json', trust=True);")
     for cell in range(3):
         notebook.run(cell)
     panel = sidebar(page)
-    panel.expect_state("other", "ready")
+    panel.expect_state("gone", "ready")
+    file.unlink()
     notebook.restart()
-    expect(panel.root.get_by_text("Restore demo and other?")).to_be_visible()
+    expect(panel.root.get_by_text("Restore other and gone?")).to_be_visible()
     panel.press("Restore")
-    panel.expect_state("demo", "ready")
-    expect(panel.root).to_contain_text("other was loaded by a cell: run that cell again.")
-    expect(panel.button("Restore")).to_have_count(0)
-    notebook.restart()
-    expect(panel.root.get_by_text("Restore demo and other?")).to_be_visible()
-    panel.press("Restore")
-    panel.press("Go to the cell of other")
-    expect(notebook.cell(2)).to_have_class(re.compile("jp-mod-active"))
-    notebook.run(2)
     panel.expect_state("other", "ready")
-    expect(panel.button("Forget")).to_have_count(0)
+    expect(panel.root.locator(".mcp-notice")).to_contain_text(f"Not restored:\ngone: no such file: {file}")
+    panel.press("Dismiss")
+    expect(panel.root.get_by_text("Restore gone?")).to_be_visible()
+    panel.press("Forget")
+    expect(panel.root.get_by_text("Restore gone?")).to_have_count(0)
+    notebook.restart()
+    expect(panel.root.get_by_text("Restore other?")).to_be_visible()
 
 
 def test_a_start_that_lacks_a_value_has_a_field_for_it(open_with_sidebar: WithSidebar, work: Path, page: Page) -> None:

@@ -10,7 +10,7 @@ import type { Services } from "../services";
 import { pageServices } from "../services";
 import { problemOf } from "../store";
 import { problemText } from "../views/context";
-import { loadingCell } from "../views/restore";
+import { loadingCell, restore } from "../views/restore";
 import { cellThatLoads, insertBelow, insertCode, insertFirst } from "./cells";
 import { connectByComm } from "./comm";
 import { loadExtension } from "./loadextension";
@@ -187,9 +187,8 @@ export class NotebookView {
   private async finishLoad(model: PanelModel, { again, insert }: { again: boolean; insert: boolean }): Promise<void> {
     this.afterLoad = null;
     try {
-      const { what, line } = again ? await model.request("used", {}) : { what: [], line: "" };
-      if (insert) insertFirst(this.notebook, loadingCell(line));
-      if (what.length) await model.request("load", { what });
+      if (insert) insertFirst(this.notebook, loadingCell(again ? (await model.request("used", {})).line : ""));
+      if (again) await restore(model);
     } catch (error) {
       model.notify(problemText(problemOf(error)), true);
     }

@@ -2,10 +2,12 @@
 
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
+import type { Panel } from "../panelmodel";
 import type { UsedServers } from "../protocol";
+import { problemOf } from "../store";
 import { listed, singleLine } from "../text";
 import { trans } from "../translation";
-import { useAllowed, useLoaded, usePanel, useRequest, useSelect } from "./context";
+import { problemText, useAllowed, useLoaded, usePanel, useRequest, useSelect } from "./context";
 import { Button } from "./parts";
 
 const LOAD_EXTENSION = "%load_ext ipymcp";
@@ -33,11 +35,22 @@ export function useUsed(): UsedServers | null {
   return used && { ...used, names: used.names.filter(missing), typed: used.typed.filter(missing) };
 }
 
+/** Load the servers again, with the tools that were disabled and the rules, and say what is missing. */
+export async function restore(model: Panel): Promise<void> {
+  try {
+    const { missing } = await model.request("restore", {});
+    const lines = missing.map(({ name, reason }) => `${singleLine(name)}: ${singleLine(reason)}`);
+    if (lines.length) model.notify([trans.__("Not restored:"), ...lines].join("\n"), true);
+  } catch (error) {
+    model.notify(problemText(problemOf(error)), true);
+  }
+}
+
 /** Buttons that load the servers again or forget them, or show the cells that load them. */
 export function Restore({ used }: { used: UsedServers }): JSX.Element | null {
   const { model, services } = usePanel();
   const act = useRequest();
-  const { names, what, line, typed } = used;
+  const { names, line, typed } = used;
   const { insertFirst, cellThatLoads } = services;
   if (!names.length) return null;
   const others = names.filter((name) => !typed.includes(name));
@@ -65,7 +78,7 @@ export function Restore({ used }: { used: UsedServers }): JSX.Element | null {
       })}
       <div class="mcp-actions">
         {others.length > 0 && (
-          <Button primary onClick={() => void act("load", { what })}>
+          <Button primary onClick={() => void restore(model)}>
             {trans.__("Restore")}
           </Button>
         )}
