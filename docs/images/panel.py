@@ -92,7 +92,7 @@ def cell(notebook: Notebook, page: Page, picture: Path) -> None:
     for server in ("demo", "time", "booking"):
         panel.expect_state(server, "ready")
     panel.root.get_by_role("button", name="demo", exact=True).click()
-    expect(panel.button("3 resources: demo")).to_be_visible()
+    expect(panel.button("Details")).to_be_visible()
     shoot(notebook, 1, picture)
     panel.root.get_by_role("button", name="demo", exact=True).click()
 

@@ -24,16 +24,37 @@ describe("servers", () => {
     expect(kernel.asked("start")).toMatchObject([{ server: "fs" }]);
   });
 
-  test("opened it tells all about itself, and memory only when asked", async () => {
+  test("a card is closed; opened it tells what it runs, the rest with its details, and memory only when asked", async () => {
     const kernel = demo();
-    const { see, click } = await show(kernel);
+    kernel.state = stateOf([server("demo")]);
+    const { see, click, root } = await show(kernel);
+    expect(see.queryByText("uvx mcp-server-demo")).toBeNull();
     click("demo");
-    for (const text of ["uvx mcp-server-demo", "mcp.json", "stdio", "2026-07-28", "1.4.0", "1 resource", "1 prompt"]) {
-      expect(see.getByText(text)).toBeTruthy();
-    }
+    await waitFor(() =>
+      expect(root.querySelector(".mcp-details")?.textContent).toBe("Commanduvx mcp-server-demoSourcemcp.jsonDetails"),
+    );
+    click("Details");
+    for (const text of ["stdio", "2026-07-28", "1.4.0", "4711"]) expect(await see.findByText(text)).toBeTruthy();
     expect(kernel.asked("memory")).toEqual([]);
     click("Measure the memory of demo");
-    await see.findByText("83 MB in 3 processes");
+    await see.findByText("83 MB (3 processes)");
+  });
+
+  test("a dot says in words that a server failed, or else that one waits for the user", async () => {
+    const kernel = demo();
+    const { see } = await show(kernel);
+    const dot = (): string | null | undefined =>
+      see
+        .getByRole("tab", { name: /^Servers/ })
+        .querySelector("[role=img]")
+        ?.getAttribute("aria-label");
+    expect(dot()).toBeUndefined();
+    kernel.patch({ servers: { fs: server("fs", { state: "needs_trust" }) } });
+    await waitFor(() => expect(dot()).toBe("A server needs your answer"));
+    kernel.patch({ servers: { demo: server("demo", { state: "error" }) } });
+    await waitFor(() => expect(dot()).toBe("A server failed"));
+    kernel.patch({ servers: { demo: server("demo"), fs: server("fs") } });
+    await waitFor(() => expect(dot()).toBeUndefined());
   });
 
   test("a menu has what can be done with a server, and gives the focus back", async () => {

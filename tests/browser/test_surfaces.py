@@ -79,8 +79,8 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     panel.press("Load the demo server")
     panel.expect_state("demo", "ready")
     expect(panel.status).to_contain_text("1 of 1 ready")
-    for offers in ("5 tools", "3 resources", "1 prompt"):
-        expect(panel.button(f"{offers}: demo")).to_be_visible()
+    panel.press("demo")
+    panel.press("Details")
     assert not is_cut_off(panel.root)
     first = process(panel)
 
@@ -90,7 +90,11 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     panel.press("Start demo")
     panel.expect_state("demo", "ready")
     second = process(panel)
-    panel.press("Restart demo")
+    panel.press("Actions of demo")
+    menu = panel.root.get_by_role("menuitem")
+    for offers in ("5 tools", "3 resources", "1 prompt"):
+        expect(menu.get_by_text(offers)).to_be_visible()
+    menu.get_by_text("Restart").click()
     expect(panel.fact("demo", "PID")).not_to_contain_text(second)
     panel.expect_state("demo", "ready")
     assert len({first, second, process(panel)}) == 3

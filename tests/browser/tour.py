@@ -90,7 +90,7 @@ def tour(notebook: Notebook, page: Page) -> Iterator[str]:
     yield from _questions(notebook, page, panel)
     yield from _activity(notebook, panel)
     notebook.restart()
-    expect(panel.root.get_by_text("Restore ")).to_be_visible()
+    expect(panel.button("Restore")).to_be_visible()
     yield "restarted"
     notebook.run(SETUP)
     expect(panel.button("Insert as first cell")).to_be_visible()
@@ -174,6 +174,8 @@ def _servers(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     panel.press("Remove")
     expect(panel.server("mine")).to_have_count(0)
     root.get_by_role("button", name="demo", exact=True).click()
+    yield "server"
+    panel.press("Details")
     panel.press("Measure the memory of demo")
     yield "server-details"
 

@@ -110,6 +110,7 @@ async function activate(
   views.changed.connect(() => {
     refreshCommands();
     sidebar.showWaiting(views.waitingLabel);
+    sidebar.showAttention(views.current?.model?.store.get().servers ?? {});
   });
 
   void import("./launcher").then(({ addFileCommand, addLauncherItem }) => {

@@ -1,6 +1,8 @@
 import { Widget } from "@lumino/widgets";
 import { trans } from "../translation";
 import { icon } from "./icon";
+import type { PanelState } from "../store";
+import { ATTENTION_TITLES, attention } from "../views/parts";
 import type { NotebookView } from "./notebook";
 import { NO_NOTEBOOK } from "./connectionstatus";
 import { drawWelcome } from "./welcome";
@@ -57,6 +59,14 @@ export class Sidebar extends Widget {
     if (label === this.waiting) return;
     this.waiting = label;
     this.emptyView.show(NO_NOTEBOOK, [], label);
+  }
+
+  /** Mark the icon if a server of the notebook failed or waits for the user. */
+  showAttention(servers: PanelState["servers"]): void {
+    const needs = attention(servers);
+    this.title.className = needs ? `ipymcp-attention mcp-tone-${needs}` : "";
+    const parts = [trans.__("MCP servers"), needs && ATTENTION_TITLES[needs]()];
+    this.title.caption = parts.filter(Boolean).join(" \u00b7 ");
   }
 
   /** Show a notebook's panel, or none. Hidden panels keep what was typed. */

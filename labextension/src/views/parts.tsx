@@ -50,6 +50,18 @@ export function stateView(state: ServerRow["state"]): StateView {
   return STATES[state] ?? { label: () => singleLine(state), tone: "off", actions: [] };
 }
 
+/** What needs the user's attention: `bad` if a server failed, else `ask` if one waits for trust or a login. */
+export function attention(servers: { [name: string]: ServerRow }): "bad" | "ask" | null {
+  const tones = new Set(Object.values(servers).map(({ state }) => stateView(state).tone));
+  return tones.has("bad") ? "bad" : tones.has("ask") ? "ask" : null;
+}
+
+/** The words for `attention`. */
+export const ATTENTION_TITLES = {
+  bad: () => trans.__("A server failed"),
+  ask: () => trans.__("A server needs your answer"),
+};
+
 export function StateMark({ state }: { state: ServerRow["state"] }): JSX.Element {
   const { label, tone } = stateView(state);
   return (
@@ -218,7 +230,7 @@ export function CallProgress({ call }: { call: CallRow }): JSX.Element {
 }
 
 interface TabsProps<Name extends string> {
-  names: readonly { name: Name; title: string; note?: string }[];
+  names: readonly { name: Name; title: string; note?: string; attention?: "bad" | "ask" | null }[];
   now: Name;
   onChange(name: Name): void;
   prefix: string;
@@ -243,7 +255,7 @@ export function Tabs<Name extends string>({ names, now, onChange, prefix, label 
   };
   return (
     <div class="mcp-tabs" role="tablist" aria-label={label} ref={bar} onKeyDown={keys}>
-      {names.map(({ name, title, note }) => (
+      {names.map(({ name, title, note, attention: needs }) => (
         <button
           key={name}
           type="button"
@@ -258,6 +270,11 @@ export function Tabs<Name extends string>({ names, now, onChange, prefix, label 
           {title}
           {note && <span class="mcp-count">{note}</span>}
           {note && <span class="mcp-visually-hidden"> {trans.__("running")}</span>}
+          {needs && (
+            <span class={`mcp-tab-dot mcp-tone-${needs}`} role="img" aria-label={ATTENTION_TITLES[needs]()}>
+              <span class="mcp-dot" />
+            </span>
+          )}
         </button>
       ))}
     </div>

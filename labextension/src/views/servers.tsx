@@ -52,7 +52,7 @@ export function ServersView({ go }: { go: Go }): JSX.Element {
         <ul aria-label={trans.__("Servers")}>
           {servers.map((server) => (
             <li key={server.name}>
-              <ServerCard server={server} go={go} open={servers.length === 1} />
+              <ServerCard server={server} go={go} />
             </li>
           ))}
         </ul>
@@ -117,8 +117,9 @@ function Toolbar({
 }
 
 /** A server's summary, its menu, and its details when it is expanded. */
-export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?: Go; open: boolean }): JSX.Element {
-  const [open, setOpen] = useState(begin);
+export function ServerCard(props: { server: ServerRow; go?: Go; open?: boolean }): JSX.Element {
+  const { server, go } = props;
+  const [open, setOpen] = useState(props.open ?? false);
   const may = useMode();
   const act = useRequest();
   const id = useUniqueId();
@@ -127,7 +128,6 @@ export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?
   const { actions } = stateView(server.state);
   const [first] = actions;
   const run = (action: ServerAction): void => void act(action, { server: server.name });
-  const views = (): MenuItem[] => viewItems(server, go, may);
   const line = useRef<HTMLDivElement>(null);
   const own = useOwnServer(server);
   const items = (): MenuItem[] => [
@@ -136,7 +136,7 @@ export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?
           .filter((action) => !isRemoval(action))
           .map((action) => ({ label: ACTION_TITLES[action](), onChoose: () => run(action) }))
       : []),
-    ...views().map((view, index) => ({ ...view, isSeparate: full && index === 0 })),
+    ...viewItems(server, go, may).map((view, index) => ({ ...view, isSeparate: full && index === 0 })),
     ...(full
       ? actions.filter(isRemoval).map((action, index) => ({
           label: ACTION_TITLES[action](),
@@ -180,7 +180,7 @@ export function ServerCard({ server, go, open: begin }: { server: ServerRow; go?
         <StartView server={server} {...(go && { onLog: () => go("logs", { server: server.name }) })} />
       )}
       <div id={id} hidden={!open}>
-        {open && <Details server={server} views={views()} />}
+        {open && <About server={server} />}
       </div>
     </div>
   );
@@ -209,11 +209,8 @@ function viewItems(server: ServerRow, go: Go | undefined, may: (verb: Verb) => b
   ];
 }
 
-function Details({ server, views }: { server: ServerRow; views: MenuItem[] }): JSX.Element {
-  const now = useNow(server.since !== null);
-  const full = useAllowed("start");
-  const act = useRequest();
-  const restarts = full && stateView(server.state).actions.includes("restart");
+/** What a server is: its command or URL and where that is defined. The rest is behind *Details*. */
+function About({ server }: { server: ServerRow }): JSX.Element {
   return (
     <div class="mcp-details">
       <dl class="mcp-facts">
@@ -223,49 +220,44 @@ function Details({ server, views }: { server: ServerRow; views: MenuItem[] }): J
           </Fact>
         )}
         {server.source && <Fact name={trans.__("Source")}>{singleLine(server.source)}</Fact>}
-        <Fact name={trans.__("Transport")}>
-          {[server.transport, server.lazy && trans.__("starts when needed")].filter(Boolean).join(" · ")}
-        </Fact>
-        {server.protocol && <Fact name={trans.__("Protocol")}>{singleLine(server.protocol)}</Fact>}
-        {server.version && <Fact name={trans.__("Version")}>{singleLine(server.version)}</Fact>}
-        {server.since !== null && <Fact name={trans.__("Uptime")}>{wholeDuration(now - server.since)}</Fact>}
-        {server.pid !== null && (
-          <Fact name="PID">
-            {server.pid} <Memory server={server.name} />
-          </Fact>
-        )}
-        <Fact name={trans.__("Calls")}>{count(server.calls)}</Fact>
-        {server.disabled_tools > 0 && <Fact name={trans.__("Disabled tools")}>{count(server.disabled_tools)}</Fact>}
-        {server.alias !== server.name && (
-          <Fact name={trans.__("Python name")}>
-            <code>{singleLine(server.alias)}</code>
-          </Fact>
-        )}
-        {server.capabilities.length > 0 && (
-          <Fact name={trans.__("Capabilities")}>{singleLine(server.capabilities.join(", "))}</Fact>
-        )}
       </dl>
+      <Disclosure title={trans.__("Details")}>{() => <Details server={server} />}</Disclosure>
       {server.instructions && (
         <Disclosure title={trans.__("Instructions")}>
           {() => <div class="mcp-prose">{visible(server.instructions ?? "")}</div>}
         </Disclosure>
       )}
-      <div class="mcp-actions">
-        {views.map(({ label, onChoose }) => (
-          <Button key={label} label={`${label}: ${singleLine(server.name)}`} onClick={onChoose}>
-            {label}
-          </Button>
-        ))}
-        {restarts && (
-          <Button
-            label={`${ACTION_TITLES.restart()} ${singleLine(server.name)}`}
-            onClick={() => void act("restart", { server: server.name })}
-          >
-            {ACTION_TITLES.restart()}
-          </Button>
-        )}
-      </div>
     </div>
+  );
+}
+
+function Details({ server }: { server: ServerRow }): JSX.Element {
+  const now = useNow(server.since !== null);
+  return (
+    <dl class="mcp-facts">
+      <Fact name={trans.__("Transport")}>
+        {[server.transport, server.lazy && trans.__("starts when needed")].filter(Boolean).join(" · ")}
+      </Fact>
+      {server.protocol && <Fact name={trans.__("Protocol")}>{singleLine(server.protocol)}</Fact>}
+      {server.version && <Fact name={trans.__("Version")}>{singleLine(server.version)}</Fact>}
+      {server.since !== null && <Fact name={trans.__("Uptime")}>{wholeDuration(now - server.since)}</Fact>}
+      {server.pid !== null && (
+        <>
+          <Fact name="PID">{server.pid}</Fact>
+          <Memory server={server.name} />
+        </>
+      )}
+      <Fact name={trans.__("Calls")}>{count(server.calls)}</Fact>
+      {server.disabled_tools > 0 && <Fact name={trans.__("Disabled tools")}>{count(server.disabled_tools)}</Fact>}
+      {server.alias !== server.name && (
+        <Fact name={trans.__("Python name")}>
+          <code>{singleLine(server.alias)}</code>
+        </Fact>
+      )}
+      {server.capabilities.length > 0 && (
+        <Fact name={trans.__("Capabilities")}>{singleLine(server.capabilities.join(", "))}</Fact>
+      )}
+    </dl>
   );
 }
 
@@ -278,18 +270,16 @@ function Memory({ server }: { server: string }): JSX.Element {
   const ask = async (): Promise<void> => {
     const memory = await act("memory", { server });
     if (memory) {
-      setReading(trans._n("%2 in one process", "%2 in %1 processes", memory.processes, bytes(memory.bytes)));
+      setReading(trans._n("%2 (1 process)", "%2 (%1 processes)", memory.processes, bytes(memory.bytes)));
     }
   };
   return (
-    <>
-      <span class="mcp-muted" role="status">
-        {reading}
-      </span>{" "}
+    <Fact name={trans.__("Memory")}>
+      <span role="status">{reading}</span>{" "}
       <Button quiet label={trans.__("Measure the memory of %1", singleLine(server))} onClick={() => void ask()}>
-        {reading ? trans.__("Again") : trans.__("Memory")}
+        {reading ? "\u21bb" : trans.__("Measure")}
       </Button>
-    </>
+    </Fact>
   );
 }
 

@@ -9,7 +9,7 @@ import { useAllowed, usePanel, useSelect, useUniqueId } from "./context";
 import { IconButton } from "./icons";
 import { late } from "./late";
 import { LogsView } from "./logs";
-import { Button, Tabs } from "./parts";
+import { Button, Tabs, attention } from "./parts";
 import { CELL_FORM_CLASS, Questions, useClickGuard } from "./questions";
 import { ServerCard, ServersView } from "./servers";
 import { OffersView } from "./tools";
@@ -46,6 +46,7 @@ export function Shell(): JSX.Element {
   // Views are created on first use and kept, to preserve what was typed.
   const visited = useRef(new Set<ViewName>());
   visited.current.add(now);
+  const needs = useSelect((state) => attention(state.servers));
   const logsShown = useAllowed("logs");
   useFocusKept(prefix, now);
   const titles = viewTitles();
@@ -53,6 +54,7 @@ export function Shell(): JSX.Element {
     name,
     title: titles[name],
     ...(name === "activity" && { note: running }),
+    ...(name === "servers" && { attention: needs }),
   }));
   const draw: { [Name in ViewName]: () => JSX.Element } = {
     servers: () => <ServersView go={(view, target) => model.show(view, target)} />,
