@@ -89,7 +89,9 @@ def _plan(host: Host, notebook: str) -> RestorePlan:
     return found
 
 
-def _definition(used: UsedServer, configuration: Configuration | None, host: Host, found: RestorePlan) -> ServerDefinition:
+def _definition(
+    used: UsedServer, configuration: Configuration | None, host: Host, found: RestorePlan
+) -> ServerDefinition:
     from ipymcp.security.trust import digest_of
 
     if not used.file:

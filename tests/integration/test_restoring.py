@@ -71,7 +71,10 @@ def test_a_notebook_has_its_servers_and_rules_again_after_a_restart(tmp_path: Pa
         done(kernel, "%load_ext ipymcp")
         assert text(kernel, "%mcp").splitlines()[-1] == "this notebook used demo, files, shop, off: %mcp restore"
         for line in ("mcp.shop.echo('x')", "%mcp call shop.echo text=x", "mcp.servers['shop']"):
-            refused = ["UnknownName: there is no server 'shop'", f"  this notebook used shop: %mcp restore · in: {line}"]
+            refused = [
+                "UnknownName: there is no server 'shop'",
+                f"  this notebook used shop: %mcp restore · in: {line}",
+            ]
             assert error(kernel, line) == refused
         assert error(kernel, "mcp.shpo")[1] == "  did you mean 'shop'? · in: mcp.shpo"
         done(kernel, "%mcp policy ask demo.plot;")  # a rule of this kernel stays beside the restored ones
@@ -81,7 +84,9 @@ def test_a_notebook_has_its_servers_and_rules_again_after_a_restart(tmp_path: Pa
         )
         assert error(kernel, "mcp.demo.fail()")[0] == "PolicyError: demo.fail: is disabled"
         assert error(kernel, "mcp.shop.echo('x')")[0].startswith("PolicyError: shop.echo: read-only mode")
-        assert text(kernel, "mcp.files.echo('x').text, mcp.servers['files']._session.definition.timeout") == "('x', 7.0)"
+        assert (
+            text(kernel, "mcp.files.echo('x').text, mcp.servers['files']._session.definition.timeout") == "('x', 7.0)"
+        )
         done(kernel, "%mcp enable off demo.fail;\n%mcp policy reset")
     with started(tmp_path) as kernel:
         done(kernel, "%load_ext ipymcp\nt = mcp.restore()")
@@ -150,7 +155,10 @@ def test_definitions_are_stored_whole_encrypted_where_they_hold_a_secret_and_los
         memory.loaded("n", UsedServer(one.name, "digest", "", typed=one))
     changed = UsedServer("c", "digest", "/f.json", changes={"env": {"MY_PASSWORD": SECRET}}, original="d")
     memory.loaded("n", changed)
-    assert memory.servers("n") == [*(UsedServer(each.name, "digest", "", typed=each) for each in (plain, secret)), changed]
+    assert memory.servers("n") == [
+        *(UsedServer(each.name, "digest", "", typed=each) for each in (plain, secret)),
+        changed,
+    ]
     assert memory.servers("other") == []
     memory.decided("n", NotebookRule("tool", "a.*", "off"), NotebookRule("rule", "a.b", "deny"))
     memory.decided("n", NotebookRule("tool", "a.*", "on"), NotebookRule("server", "b", "off"))
