@@ -26,8 +26,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from msgspec import Struct, structs
 
 from ipymcp.config.config_files import decode, decode_toml, without_comments
+from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.parsing import is_name, is_server
 from ipymcp.config.programs import program
+from ipymcp.config.redaction import masked_definition
 from ipymcp.errors import ConfigError
 from ipymcp.names import identifier, server_name
 from ipymcp.text import cut, quoted
@@ -79,7 +81,7 @@ def read_pasted(text: str, *, is_command: bool = False) -> PastedServers:
     """
     if len(text) > MAX_TEXT_BYTES:
         raise ConfigError(f"{ORIGIN}: has more than {MAX_TEXT_BYTES:,} characters", hint="save it as a file")
-    text = _FENCE.sub("", text.strip()).strip()
+    text = _FENCE.sub("", text.strip(_BLANK)).strip(_BLANK)
     if is_link(text):
         return _read_link(text)
     if not text.split()[1:] and _URL.match(text):
@@ -177,12 +179,13 @@ def _name_of_command(argv: Sequence[str]) -> str:
 # -- documents ---------------------------------------------------------------------------------------------------------
 
 
+_BLANK = " \t\r\n\ufeff\u00a0"
 _FENCE = re.compile(r"\A(?:```|~~~)[^\n]*+\n|\n?(?:```|~~~)\Z")
 _URL = re.compile(r"(?i)(https?|unix)://")
 _FRAGMENT = re.compile(r"""(?:"[^"\n]*+"|'[^'\n]*+'|[\w$-]++)\s*+:\s*+[\[{]""")
-_TOML = re.compile(r"\[\[?[ \t]*+[\w\"'.-]")
+_TOML = re.compile(r"(?m)^\[\[?mcp_servers\b")
 _YAML = re.compile(r"(?:- )?[\w-]++:(?:[ \t]++[^\s{\[]|[ \t]*+(?:\n|\Z))")
-_CURLY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
+_CURLY = str.maketrans({"\u00a0": " ", "\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
 _API_NAMES = {"server_url": "url", "server_label": "name", "allowed_tools": "includeTools"}
 _API_TOKENS = ("authorization_token", "authorization")
 
@@ -190,7 +193,9 @@ _API_TOKENS = ("authorization_token", "authorization")
 def _is_document(text: str) -> bool:
     start = without_comments(text).lstrip() if text.startswith("/") else text
     straight = start.translate(_CURLY)
-    return bool(start.startswith(("{", "[")) or _FRAGMENT.match(straight) or _YAML.match(straight))
+    return bool(
+        _TOML.search(text) or start.startswith(("{", "[")) or _FRAGMENT.match(straight) or _YAML.match(straight)
+    )
 
 
 def _read_document(text: str) -> PastedServers:
@@ -199,7 +204,7 @@ def _read_document(text: str) -> PastedServers:
     Raises:
         ConfigError: It is in another syntax, invalid, or not an object.
     """
-    if _TOML.match(text) and not re.match(r"\[\s*+[\"'{]", text):
+    if _TOML.search(text) or re.match(r"\[\[?[\w.-]", text):
         return _from_document(decode_toml(text, ORIGIN))
     start = without_comments(text).lstrip()
     if not start.startswith(("{", "[")) and not _FRAGMENT.match(start.translate(_CURLY)):
@@ -363,6 +368,7 @@ def _read_words(words: list[str], *, is_command: bool) -> PastedServers:
     if (is_named and not known.is_launcher) or words[0].startswith("--"):
         return _AddCommand(_OWN).read(words, env)
     is_program = known.is_launcher or known.is_interpreter or known.kind not in ("", "wrapper")
+    is_program = is_program or bool(known.shell_option) or words[0] in ("env", "java")
     if not (is_program or is_command or (words[1:] and re.search(r"[/\\]", words[0]))):
         raise _unclear(words) if words[1:] else _word_error(words[0])
     return PastedServers({"command": words[0], "args": words[1:], **({"env": env} if env else {})})
@@ -385,8 +391,10 @@ def _unclear(words: Sequence[str]) -> ConfigError:
 
 
 def _quoted_words(words: Sequence[str]) -> str:
-    """Join the words of a command as they are written after `--`."""
-    return cut(" ".join(quoted(word) if re.search(r"[\s'\"]", word) else word for word in words), _MAX_SHOWN)
+    """Join the words of a command as they are written after `--`, with likely secrets masked."""
+    shown = masked_definition(ServerDefinition(name="", command=words[0], args=tuple(words[1:])))
+    safe = [shown.command or "", *shown.args]
+    return cut(" ".join(quoted(word) if re.search(r"[\s'\"]", word) else word for word in safe), _MAX_SHOWN)
 
 
 def package_hint(word: str) -> str:
@@ -570,7 +578,7 @@ class _AddCommand:
             case "header":
                 name, colon, text = value.partition(":")
                 if not colon:
-                    raise self._error(f"{option} {name}: no value", f"write {option} 'Name: value'")
+                    raise self._error(f"{option} has no value", f"write {option} 'Name: value'")  # perhaps a token
                 self._headers[name.strip()] = text.strip()
             case "transport":
                 self._values["type"] = value

@@ -50,6 +50,7 @@ VSCODE = f"vscode:mcp/install?{percent({'name': 'db', **NPX})}"
         ("A='x y' B=$HOME uvx mcp-server-time", {"time": {**TIME, "env": {"A": "x y", "B": "${HOME}"}}}),
         ("python C:\\a\\s.py \"a \\\"b\\\"\" 'c\\d $E'", {"s": ESCAPED}),
         ("docker run -i --rm -e KEY mcp/time", {"time": DOCKER}),
+        ("sh -c 'exec x'", {"sh": {"command": "sh", "args": ["-c", "exec x"]}}),
         ("./bin/server --x", {"server": {"command": "./bin/server", "args": ["--x"]}}),
         ("droid mcp add time \"uvx mcp-server-time\" --env A=1", {"time": {**TIME, "env": {"A": "1"}}}),
         # addresses
@@ -67,6 +68,8 @@ VSCODE = f"vscode:mcp/install?{percent({'name': 'db', **NPX})}"
         ('```json\n{"time": {"command": "uvx", "args": ["mcp-server-time"]}} // one\n```', {"time": TIME}),
         ("{“time”: {“command”: “uvx”, “args”: [“mcp-server-time”]}}", {"time": TIME}),
         ('[mcp_servers.time]\ncommand = "uvx"\nargs = ["mcp-server-time"]', {"time": TIME}),
+        ('# mine\nmodel = "x"\n\n[mcp_servers.time]\ncommand = "uvx"\nargs = ["mcp-server-time"]', {"time": TIME}),
+        ('\ufeff{\n\u00a0\u00a0"time": {"command": "uvx", "args": ["mcp-server-time"]}}', {"time": TIME}),
         (json.dumps({"context_servers": {"time": {"command": {"path": "uvx", "args": TIME["args"]}}}}), {"time": TIME}),
         (json.dumps({"mcpServers": [{"name": "time", **TIME}]}), {"time": TIME}),
         (
@@ -155,6 +158,7 @@ BY_PYPI = "if it is a PyPI package: %mcp load time -- uvx "
 BY_NPM = "; if it is one of npm: %mcp load time -- npx -y "
 NEITHER = "is neither a command nor an address"
 JSON = "write its servers as JSON, or add each: %mcp config add NAME -- COMMAND ARG…"
+MASKED = "foo --token '•••• (16 characters)'"
 USAGE = "write NAME -- COMMAND ARG…, or NAME URL"
 NO_LINK = "the page of the button usually has a command or JSON, too: paste that"
 IMPORT = "%mcp config import HOST reads the servers of another host"
@@ -183,7 +187,9 @@ IMPORT = "%mcp config import HOST reads the servers of another host"
          "leave it out, or write %mcp load NAME -- COMMAND ARG…"),
         ("claude mcp add t", "there is no command and no address", USAGE),
         ("claude mcp add --env", "--env needs a value", "write --env=VALUE"),
-        ("claude mcp add -H token t https://h", "-H token: no value", "write -H 'Name: value'"),
+        ("claude mcp add -H s3cret t https://h", "-H has no value", "write -H 'Name: value'"),
+        ("foo --token abcdefgh12345678", f"it is not clear what {MASKED} is",
+         f"if it is a command: %mcp load foo -- {MASKED}"),
     ],
 )  # fmt: skip
 def test_what_is_not_clear_is_answered_with_what_to_write(text: str, message: str, hint: str) -> None:
