@@ -335,6 +335,9 @@ def test_a_pool_of_the_user_acts_for_the_submitter_of_its_work(mcp: Mcp) -> None
         "mcp.policy.allow('*')",
         "mcp.policy.reset()",
         "mcp.pins.accept()",
+        "mcp.restore()",
+        "mcp.secret.set('x', 'y')",
+        "mcp.secret.delete('x')",
         "mcp.enable('mail.send')",
         "mcp.roots = '/'",
         "mcp.on_elicitation(print)",
@@ -346,8 +349,15 @@ def test_a_models_code_may_not_change_permissions(shared: Mcp, code: str) -> Non
     assert "a model's code may not" in ran(coder(shared), code)[0]
 
 
-def test_a_models_code_can_call_its_selection_only(mcp: Mcp) -> None:
-    [refused] = ran(coder(mcp, "mail.read"), SENT)
+BY_NAME = (
+    "mcp.call('mail', 'send', {'to': 'x'})",
+    "import asyncio\nasyncio.run(mcp.call.aio('mail.send', {'to': 'x'}))",
+)
+
+
+@pytest.mark.parametrize("code", [SENT, *BY_NAME])
+def test_a_models_code_can_call_its_selection_only(mcp: Mcp, code: str) -> None:
+    refused = ran(coder(mcp, "mail.read"), code)[0].replace("line 2", "line 1")
 
     assert refused == "PolicyError in line 1: mail.send: is not among the tools that the model may use"
     with pytest.raises(PolicyError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -567,6 +569,15 @@ def test_servers_are_offered_to_the_notebook_that_used_them_and_to_no_other(tmp_
     assert used(str(tmp_path / "renamed.ipynb"))["names"] == []
     assert used(path, ["demo"], unload=["demo"])["names"] == ["files", "other", "typed"]
     assert used(path, forget=["files", "typed"])["names"] == ["other"]
+
+    file.unlink()
+    with contextlib.closing(Mcp(Host(notebook=path))) as mcp:
+        mcp.policy.deny("typed.*")
+        view = Notebook(mcp).view()
+        missing = [{"name": name, "reason": ANY} for name in ("files", "other")]
+        assert view.ask("restore") == {"servers": ["typed"], "rules": 1, "missing": missing}
+        assert view.ask("used")["names"] == ["files", "other"]
+        assert mcp.servers["typed"].state == "ready"
 
 
 # -- modes, and malformed messages ------------------------------------------------------------------------------------
