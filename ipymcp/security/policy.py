@@ -46,7 +46,7 @@ class Policy:
         self.filters = Filters()
         """Tools switched off by `%mcp disable`."""
         self.observer: Callable[[Rule | None], None] | None = None
-        """Called with every rule that is added for this notebook only; with None when they are removed."""
+        """Called with every rule that the user makes for this notebook only; with None when they are removed."""
         self.session_rules: tuple[Rule, ...] = ()
         """Rules of this notebook, oldest first."""
         self.remembered: tuple[Rule, ...] = ()
@@ -220,7 +220,8 @@ class Policy:
         kept = (known for known in self.session_rules if _key(known) != _key(rule))
         self.session_rules = (*kept, rule)
         self._state = object()
-        if self.observer is not None and rule not in self.remembered:
+        is_consent = bool(rule.caller)  # an answer to a question of this kernel
+        if self.observer is not None and not is_consent and rule not in self.remembered:
             self.observer(rule)
 
     def allow_turn(self, turn: str, rights: ServerGrants, entry: ToolRef | None) -> None:

@@ -190,3 +190,16 @@ def test_a_new_tool_is_held_back_if_a_glob_of_the_definition_allows_it() -> None
     policy, rights = Policy(), ServerGrants("d1", auto_approve=("read*",))
     policy.set_changed(frozenset(), frozenset(), frozenset({("d1", "read_all")}))
     assert decisions(policy, entry("read_all"), rights) == "allow deny deny"
+
+
+def test_rules_of_the_user_are_observed_and_answers_to_questions_are_not() -> None:
+    policy, observed = Policy(), list[Rule | None]()
+    policy.observer = observed.append
+    saved = Rule("fs.*", "deny", "always")
+    policy.remember((saved,))
+    policy.add_rule(saved)
+    policy.add_rule(Rule("*", "allow", "models' calls, answered in this notebook", "digest", "model"))
+    own = Rule("fs.write", "deny", "this notebook")
+    policy.add_rule(own)
+    policy.reset()
+    assert observed == [own, None]
