@@ -421,9 +421,12 @@ def _named(name: str, found: Configuration | None, host: Host) -> ServerDefiniti
         return host.sessions[name].definition
     if name == "demo":
         return demo_definition()
-    used = [one for one in host.used_servers() if one.name == name and one.typed is not None]
-    if used:
-        return remembered_definition(used[0])
+    used = next((one for one in host.used_servers() if one.name == name), None)
+    if used is not None and used.file:
+        hint = f"%mcp restore, or %mcp load {quoted(used.file)} {quoted(name)}"
+        raise UnknownName(f"{host.rememberer} loaded {shown(name)} from {used.file}", hint=hint)
+    if used is not None:
+        return remembered_definition(used)
     known = found.servers if found is not None else ()
     if host.store.known.named(name) is not None:
         hint = f"give its command: %mcp load {quoted(name)} -- COMMAND ARG…, or %mcp load FILE {quoted(name)}"

@@ -77,6 +77,11 @@ def test_a_notebook_has_its_servers_and_rules_again_after_a_restart(tmp_path: Pa
             ]
             assert error(kernel, line) == refused
         assert error(kernel, "mcp.shpo")[1] == "  did you mean 'shop'? · in: mcp.shpo"
+        file = define(tmp_path)
+        assert error(kernel, "%mcp load files") == [
+            f"UnknownName: this notebook loaded 'files' from {file}",
+            f"  %mcp restore, or %mcp load {file} files · in: %mcp load files",
+        ]
         done(kernel, "%mcp policy ask demo.plot;")  # a rule of this kernel stays beside the restored ones
         assert text(kernel, "%mcp restore") == RESTORED
         assert error(kernel, "mcp.demo.slow()")[0] == (
