@@ -510,9 +510,9 @@ class PromptResult(ReceivedResult):
         return shown_text(f"PromptResult {self.server}.{self.prompt}:\n{messages or 'no messages'}")
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        from ipymcp.results.rendering import captioned
+        from ipymcp.results.rendering import conversation
 
-        html = captioned((message.role, message.content) for message in self.messages)
+        html = conversation((message.role, message.content) for message in self.messages)
         return {"text/plain": repr(self), "text/html": html}
 
 

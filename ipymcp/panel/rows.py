@@ -312,8 +312,7 @@ def prompt_preview(result: PromptResult, variable: str | None, number: int | Non
     """Preview the messages of a prompt; arguments as for `preview`."""
     text = "\n\n".join(f"{message.role}: {message.text}" for message in result.messages)
     parts = [message.content for message in result.messages]
-    html = result._repr_mimebundle_()["text/html"] if _has_images(parts) else None  # pyright: ignore[reportPrivateUsage]
-    html = _small_html(html)
+    html = _small_html(result._repr_mimebundle_()["text/html"])  # pyright: ignore[reportPrivateUsage]
     return Preview(
         text=_head(text),
         html=html,

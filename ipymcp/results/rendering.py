@@ -64,6 +64,7 @@ _NESTED_ROWS = 10
 _MAX_WRAPPING_DEPTH = 4
 # JupyterLab breaks the lines of a <pre> in the middle of words.
 _BOX = "white-space:pre-wrap;overflow-wrap:anywhere;word-break:normal;margin:0"
+_BUBBLE = "border:1px solid rgba(128,128,128,.4);border-radius:8px;padding:4px 10px"
 _ERROR = "border:1px solid #d32f2f;border-left-width:4px;padding:4px 8px"
 
 
@@ -104,9 +105,14 @@ def html(result: DataResult) -> str:
     return _wrap(_parts(("", part) for part in result.content)) if _has_media(result) else ""
 
 
-def captioned(parts: Iterable[tuple[str, Part]]) -> str:
-    """Parts as HTML with a caption above each; placeholders for those that cannot be displayed."""
-    return _wrap(_parts((f"<div><b>{escaped(caption)}</b></div>", part) for caption, part in parts))
+def conversation(messages: Iterable[tuple[str, Part]]) -> str:
+    """The messages of a prompt, as roles and parts, in HTML with a bubble for each."""
+
+    def heading(role: str) -> str:
+        kind, margin = ("mcp-message mcp-reply", 24) if role == "assistant" else ("mcp-message", 0)
+        return f'<div class="{kind}" style="{_BUBBLE};margin:4px 0 4px {margin}px"><div><b>{escaped(role)}</b></div>'
+
+    return _wrap(_parts(((heading(role), part) for role, part in messages), after="</div>"))
 
 
 def shown_text(text: str) -> str:
@@ -356,13 +362,13 @@ def _media(result: DataResult) -> dict[str, Any]:
     return {"text/html": _wrap(_parts(("", part) for part in result.content) + _warnings(result)), **image}
 
 
-def _parts(parts: Iterable[tuple[str, Part]]) -> str:
-    """Parts as HTML, each with its heading; media beyond the limit as placeholders."""
+def _parts(parts: Iterable[tuple[str, Part]], *, after: str = "") -> str:
+    """Parts as HTML, each with its heading and what comes after it; media beyond the limit as placeholders."""
     html: list[str] = []
     budget = _MAX_MEDIA
     for heading, part in parts:
         size = len(part.base64) if isinstance(part, Image | Audio | Embedded) else 0
-        html.append(heading + (_part(part) if size <= budget else _pre(str(part))))
+        html.append(heading + (_part(part) if size <= budget else _pre(str(part))) + after)
         budget -= size if size <= budget else 0
     return "".join(html)
 

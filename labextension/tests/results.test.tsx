@@ -1,10 +1,11 @@
 /** Results: small ones, tables page by page, rows in full, files. */
 
 import axe from "axe-core";
-import { fireEvent, waitFor } from "@testing-library/preact";
+import { fireEvent, render, waitFor } from "@testing-library/preact";
 import { expect, test, vi } from "vitest";
 import type { Preview, RowsFields, TablePage } from "../src/protocol";
 import { sanitise } from "../src/sanitise";
+import { Prose, plainLine } from "../src/views/prose";
 import { RESULT } from "./demo";
 import { FakeKernel, server, stateOf, tool } from "./fake";
 import type { Screen } from "./screen";
@@ -179,3 +180,28 @@ test("sound in a result is played on demand, and columns of numbers stay at the 
   expect([...box.querySelectorAll("td")].map((cell) => cell.getAttribute("align"))).toEqual(["right", null]);
   expect(box.querySelector("[style]")).toBeNull();
 });
+
+test("a description is shown as a little Markdown, and nothing in it runs or leads elsewhere than it says", () => {
+  const text =
+    "# Orders\nPlaces an **order**. See `sku`s at https://shop.example/list.\n\n- [docs](https://shop.example/d)\n- two\n" +
+    "```json\n{ **1** }\n```\n<b>x</b> [a](javascript:alert(1)) **\u202e** 2 * 3 * 4";
+  const { container } = render(<Prose text={text} />);
+  expect(container.querySelector("div")?.innerHTML).toBe(
+    "<strong>Orders\n</strong>Places an <strong>order</strong>. See <code>sku</code>s at " +
+      '<a href="https://shop.example/list" rel="noopener noreferrer" target="_blank" title="https://shop.example/list">' +
+      "https://shop.example/list</a>.\n\n" +
+      '<ul><li><a href="https://shop.example/d" rel="noopener noreferrer" target="_blank" title="https://shop.example/d">docs</a>' +
+      '</li><li>two</li></ul><pre class="mcp-pre">{ **1** }\n</pre>' +
+      "&lt;b&gt;x&lt;/b&gt; [a](javascript:alert(1)) <strong>\u27e8U+202E\u27e9</strong> 2 * 3 * 4\n",
+  );
+  expect(plainLine(text)).toMatch(/^# Orders Places an order. See skus at https:\/\/shop.example\/list. - docs - two/);
+});
+
+test.each(["`", "**", "[", "[a](https://", "https://", "https://.", "#", "- ", "```"])(
+  "a description of a million characters takes linear time: %s",
+  (unit) => {
+    const began = performance.now();
+    plainLine(unit.repeat(300_000));
+    expect(performance.now() - began).toBeLessThan(2_000);
+  },
+);

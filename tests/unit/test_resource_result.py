@@ -4,12 +4,14 @@ import base64
 import copy
 import json
 import pickle
+import re
 from typing import Any
 
 import pytest
 
 from ipymcp import ArgumentError, McpError, PromptResult, ResourceResult
 from ipymcp.api.resources import prompt, template
+from ipymcp.panel.rows import prompt_preview
 from ipymcp.protocol.types import PromptArgument, PromptDefinition, TemplateDefinition
 from ipymcp.results.content import Embedded, Text
 from ipymcp.runtime.catalog import EMPTY
@@ -116,7 +118,13 @@ def test_a_prompt_is_its_messages() -> None:
     assert [message.content for message in result] == [Text("Hi <b>"), Text("Yes?")]
     assert result.text == str(result) == "user: Hi <b>\n\nassistant: Yes?"
     assert repr(result) == "PromptResult fs.ask:\nuser: Hi <b>\nassistant: Yes?"
-    assert "Hi &lt;b&gt;" in result._repr_mimebundle_()["text/html"]
+    html = re.sub(r' style="[^"]*"', "", result._repr_mimebundle_()["text/html"])
+    assert html == (
+        '<div class="tex2jax_ignore mathjax_ignore">'
+        '<div class="mcp-message"><div><b>user</b></div><pre>Hi &lt;b&gt;</pre></div>'
+        '<div class="mcp-message mcp-reply"><div><b>assistant</b></div><pre>Yes?</pre></div></div>'
+    )
+    assert prompt_preview(result, None).html == result._repr_mimebundle_()["text/html"]
     assert (len(result), result[-1].text, result.description) == (2, "Yes?", "About.")
     assert result == pickle.loads(pickle.dumps(result))
 

@@ -6,6 +6,7 @@ import type { Json } from "../protocol";
 import { singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { memo } from "../views/memo";
+import { Prose } from "../views/prose";
 import { keyOf, useForm, useProblem } from "./context";
 import type { AnyControlProps, ControlProps } from "./inputs";
 import {
@@ -96,7 +97,7 @@ export const FieldView = memo(function FieldView(props: FieldProps): JSX.Element
       <div class="mcp-label">{head}</div>
       {field.description && (
         <div class="mcp-about" id={`${id}-about`}>
-          {visible(field.description)}
+          <Prose text={field.description} />
         </div>
       )}
       {wrong.length > 0 && (
@@ -486,7 +487,11 @@ function BranchControl({ schema, path, value, parentRefs, name }: Omit<FieldProp
   };
   return (
     <>
-      {field.description && <div class="mcp-about">{visible(field.description)}</div>}
+      {field.description && (
+        <div class="mcp-about">
+          <Prose text={field.description} />
+        </div>
+      )}
       <span id={`${id}-name`} class="mcp-visually-hidden">
         {singleLine(name)}
       </span>

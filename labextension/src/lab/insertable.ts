@@ -45,12 +45,12 @@ class InsertableOutput extends Panel implements IRenderMime.IRenderer {
     for (const each of [...this.widgets]) each.dispose();
     this.addWidget(shown);
     const { code } = (model.data[MIME_TYPE] ?? {}) as { code?: unknown };
-    if (typeof code === "string") this.offer(this.node, code, IN_CARD);
-    else for (const block of shown.node.querySelectorAll("pre")) this.offerBlock(block);
+    if (typeof code === "string") this.#offer(this.node, code, IN_CARD);
+    else for (const block of shown.node.querySelectorAll("pre")) this.#offerBlock(block);
   }
 
   /** Offer a code block of Markdown. */
-  private offerBlock(block: HTMLElement): void {
+  #offerBlock(block: HTMLElement): void {
     const code = block.querySelector("code");
     const [, language = ""] = LANGUAGE.exec(`${block.className} ${code?.className ?? ""}`) ?? [];
     if (!code || !PYTHON.test(language)) return;
@@ -58,10 +58,10 @@ class InsertableOutput extends Panel implements IRenderMime.IRenderer {
     const frame = document.createElement("div");
     block.replaceWith(frame);
     frame.append(block);
-    this.offer(frame, text, IN_BLOCK);
+    this.#offer(frame, text, IN_BLOCK);
   }
 
-  private offer(frame: HTMLElement, code: string, place: string): void {
+  #offer(frame: HTMLElement, code: string, place: string): void {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = trans.__("Insert as cell");

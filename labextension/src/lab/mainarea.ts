@@ -31,46 +31,46 @@ export function createMainArea(view: NotebookView): MainAreaWidget {
 
 /** The panel of a notebook with its own navigation, beside the one in the sidebar. */
 class NotebookPanelView extends Widget {
-  private model: PanelModel | null = null;
-  private removePanel: (() => void) | null = null;
-  private welcome: WelcomeView | null = null;
+  #model: PanelModel | null = null;
+  #removePanel: (() => void) | null = null;
+  #welcome: WelcomeView | null = null;
 
   constructor(private readonly view: NotebookView) {
     super();
     this.node.style.overflow = "hidden";
     this.node.tabIndex = -1;
-    view.changed.connect(this.redraw, this);
-    this.redraw();
+    view.changed.connect(this.#redraw, this);
+    this.#redraw();
   }
 
   override dispose(): void {
     if (this.isDisposed) return;
-    this.view.changed.disconnect(this.redraw, this);
-    this.clear();
+    this.view.changed.disconnect(this.#redraw, this);
+    this.#clear();
     super.dispose();
   }
 
-  private redraw(): void {
+  #redraw(): void {
     const { model, connectionStatus } = this.view;
     if (model === null) {
-      if (!this.welcome) this.clear();
-      this.welcome ??= drawWelcome(this.node, this.view.welcomeActions);
-      this.welcome.show(connectionStatus, this.view.used.names());
-    } else if (model !== this.model) {
-      this.clear();
+      if (!this.#welcome) this.#clear();
+      this.#welcome ??= drawWelcome(this.node, this.view.welcomeActions);
+      this.#welcome.show(connectionStatus, this.view.used.names());
+    } else if (model !== this.#model) {
+      this.#clear();
       const panel = new SharedPanel(model, { client: "sidebar" });
       const undraw = draw(this.node, panel, this.view.cellServices);
-      this.model = model;
-      this.removePanel = () => {
+      this.#model = model;
+      this.#removePanel = () => {
         undraw();
         panel.close();
       };
     }
   }
 
-  private clear(): void {
-    this.welcome?.remove();
-    this.removePanel?.();
-    this.welcome = this.removePanel = this.model = null;
+  #clear(): void {
+    this.#welcome?.remove();
+    this.#removePanel?.();
+    this.#welcome = this.#removePanel = this.#model = null;
   }
 }

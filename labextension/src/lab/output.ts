@@ -78,7 +78,7 @@ abstract class LiveOutput<Saved extends SavedPanel> extends Panel implements IRe
 
 /** A panel, or its saved table. A card of a model's call shows its question while that is open, else the saved card. */
 class PanelOutput extends LiveOutput<SavedPanel> {
-  private table: Widget | null = null;
+  #table: Widget | null = null;
 
   constructor(
     view: NotebookView,
@@ -91,8 +91,8 @@ class PanelOutput extends LiveOutput<SavedPanel> {
     const saved = parseSaved(data[PANEL_TYPE]);
     if (saved?.card !== this.saved?.card) this.removeLive();
     this.saved = saved;
-    this.table?.dispose();
-    const table = (this.table = this.createTable());
+    this.#table?.dispose();
+    const table = (this.#table = this.createTable());
     this.addWidget(table);
     this.redraw();
     await table.renderModel({ trusted: false, data: { [HTML]: data[HTML] ?? "" }, metadata, setData: () => undefined });
@@ -110,7 +110,7 @@ class PanelOutput extends LiveOutput<SavedPanel> {
       this.note.node.textContent = saved?.card === undefined ? visible(staleNote(view.connectionStatus)) : "";
     }
     this.note.setHidden(this.live !== null || this.note.node.textContent === "");
-    this.table?.setHidden(this.live !== null);
+    this.#table?.setHidden(this.live !== null);
   }
 
   protected mount(node: HTMLElement, model: PanelModel, { server, card, elsewhere }: SavedPanel): () => void {

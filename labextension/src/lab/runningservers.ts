@@ -22,7 +22,7 @@ export class RunningServers implements IRunningSessions.IManager {
   readonly shutdownAllLabel = trans.__("Stop All");
   readonly shutdownAllConfirmationText = trans.__("Stop the MCP servers of all open notebooks?");
   readonly runningChanged = new Signal<this, void>(this);
-  private lastShown = "";
+  #lastShown = "";
 
   constructor(
     private readonly views: NotebookViews,
@@ -32,7 +32,7 @@ export class RunningServers implements IRunningSessions.IManager {
   }
 
   running(): IRunningSessions.IRunningItem[] {
-    return this.found().map(([view, server]) => ({
+    return this.#found().map(([view, server]) => ({
       icon: () => icon,
       label: () => `${singleLine(server.name)} · ${singleLine(view.name)}`,
       labelTitle: () => singleLine(server.where),
@@ -48,13 +48,13 @@ export class RunningServers implements IRunningSessions.IManager {
 
   /** Emit a change only if the list changes, because other changes, such as calls, are frequent. */
   refreshRunning(): void {
-    const shown = this.found().map(([view, { name, state }]) => `${view.name}\n${name}\n${state}`);
-    if (shown.join("\n") === this.lastShown) return;
-    this.lastShown = shown.join("\n");
+    const shown = this.#found().map(([view, { name, state }]) => `${view.name}\n${name}\n${state}`);
+    if (shown.join("\n") === this.#lastShown) return;
+    this.#lastShown = shown.join("\n");
     this.runningChanged.emit();
   }
 
-  private found(): [NotebookView, ServerRow][] {
+  #found(): [NotebookView, ServerRow][] {
     return this.views
       .all()
       .flatMap((view) => runningIn(view).map((server): [NotebookView, ServerRow] => [view, server]));

@@ -16,10 +16,10 @@ const MIN_WIDTH = { lab: "300px", notebook: "260px" };
 
 /** The sidebar with the active notebook's panel. */
 export class Sidebar extends Widget {
-  private readonly empty = document.createElement("div");
+  readonly #empty = document.createElement("div");
 
-  private readonly emptyView: WelcomeView;
-  private waiting: string | null = null;
+  readonly #emptyView: WelcomeView;
+  #waiting: string | null = null;
 
   /** @param createNotebook Create a notebook; absent in Notebook 7. */
   constructor(createNotebook?: () => void) {
@@ -36,7 +36,7 @@ export class Sidebar extends Widget {
     this.node.setAttribute("aria-label", trans.__("MCP servers of the active notebook"));
     const nothing = (): void => undefined;
     const actions = { load: nothing, retry: nothing, insert: nothing, ...(createNotebook && { createNotebook }) };
-    this.emptyView = drawWelcome(this.empty, actions);
+    this.#emptyView = drawWelcome(this.#empty, actions);
     this.showWaiting("");
     this.showNotebook(null);
   }
@@ -56,9 +56,9 @@ export class Sidebar extends Widget {
 
   /** Show the label of the command that waits for a notebook; empty for none. */
   showWaiting(label: string): void {
-    if (label === this.waiting) return;
-    this.waiting = label;
-    this.emptyView.show(NO_NOTEBOOK, [], label);
+    if (label === this.#waiting) return;
+    this.#waiting = label;
+    this.#emptyView.show(NO_NOTEBOOK, [], label);
   }
 
   /** Mark the icon if a server of the notebook failed or waits for the user. */
@@ -71,6 +71,6 @@ export class Sidebar extends Widget {
 
   /** Show a notebook's panel, or none. Hidden panels keep what was typed. */
   showNotebook(view: NotebookView | null): void {
-    this.node.replaceChildren(view ? view.node : this.empty);
+    this.node.replaceChildren(view ? view.node : this.#empty);
   }
 }

@@ -9,22 +9,22 @@ const FOCUS_CSS = "outline: 1px solid currentColor; outline-offset: -1px;";
 
 /** Status bar item with the number of ready servers. */
 export class StatusItem extends Widget {
-  private readonly button = document.createElement("button");
+  readonly #button = document.createElement("button");
 
   constructor(open: () => void) {
     super();
-    this.button.type = "button";
-    this.button.style.cssText = BUTTON_CSS;
-    this.button.onclick = open;
-    this.button.onfocus = () => (this.button.style.cssText = BUTTON_CSS + FOCUS_CSS);
-    this.button.onblur = () => (this.button.style.cssText = BUTTON_CSS);
-    this.node.append(this.button);
+    this.#button.type = "button";
+    this.#button.style.cssText = BUTTON_CSS;
+    this.#button.onclick = open;
+    this.#button.onfocus = () => (this.#button.style.cssText = BUTTON_CSS + FOCUS_CSS);
+    this.#button.onblur = () => (this.#button.style.cssText = BUTTON_CSS);
+    this.node.append(this.#button);
   }
 
   showState(state: PanelState | null): void {
     const text = state ? summary(state) : "";
-    if (this.button.textContent === text) return;
-    this.button.textContent = text;
-    this.button.title = text && trans.__("MCP servers that are ready in this notebook. Click to open the panel.");
+    if (this.#button.textContent === text) return;
+    this.#button.textContent = text;
+    this.#button.title = text && trans.__("MCP servers that are ready in this notebook. Click to open the panel.");
   }
 }

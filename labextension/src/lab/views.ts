@@ -25,25 +25,25 @@ export class NotebookViews {
   current: NotebookView | null = null;
   /** The command that waits until ipymcp is loaded in the active notebook. */
   waiting: WaitingCommand | null = null;
-  private readonly views = new Map<NotebookPanel, NotebookView>();
+  readonly #views = new Map<NotebookPanel, NotebookView>();
 
   constructor(
     tracker: INotebookTracker,
     private readonly relays: RelayEndpoints,
     private readonly openInMainArea?: (view: NotebookView) => void,
   ) {
-    tracker.currentChanged.connect((_, notebook) => this.setCurrent(notebook));
-    this.setCurrent(tracker.currentWidget);
+    tracker.currentChanged.connect((_, notebook) => this.#setCurrent(notebook));
+    this.#setCurrent(tracker.currentWidget);
   }
 
   /** Return the view of an open notebook. */
   viewOf(notebook: NotebookPanel): NotebookView {
-    return this.views.get(notebook) ?? this.create(notebook);
+    return this.#views.get(notebook) ?? this.#create(notebook);
   }
 
   /** Return the views of all open notebooks that have one. */
   all(): NotebookView[] {
-    return [...this.views.values()];
+    return [...this.#views.values()];
   }
 
   /** The label of the command that waits; empty if there is none. */
@@ -54,51 +54,51 @@ export class NotebookViews {
   /** Run a command on the active notebook, as soon as ipymcp is loaded there. */
   run(command: WaitingCommand): void {
     this.waiting = command;
-    this.continueWaiting();
+    this.#continueWaiting();
     this.current?.showStatus();
     this.changed.emit();
   }
 
-  private continueWaiting(): void {
+  #continueWaiting(): void {
     const { waiting, current } = this;
     if (!waiting || !current?.model?.store.get().synced) return;
     this.waiting = null;
     waiting.execute(current, current.model);
   }
 
-  private setCurrent(notebook: NotebookPanel | null): void {
+  #setCurrent(notebook: NotebookPanel | null): void {
     const view = notebook && !notebook.isDisposed ? this.viewOf(notebook) : null;
     if (view === this.current) return;
     this.current = view;
-    this.continueWaiting();
+    this.#continueWaiting();
     view?.showStatus();
     this.currentChanged.emit(view);
     this.changed.emit();
   }
 
-  private create(notebook: NotebookPanel): NotebookView {
+  #create(notebook: NotebookPanel): NotebookView {
     const view = new NotebookView(notebook, this.relays, () => this.waitingLabel, this.openInMainArea);
-    this.views.set(notebook, view);
+    this.#views.set(notebook, view);
     const announced = new Set<string>();
     view.changed.connect(() => {
-      this.announceQuestions(view, announced);
+      this.#announceQuestions(view, announced);
       if (view === this.current) {
-        this.continueWaiting();
+        this.#continueWaiting();
         this.changed.emit();
       }
       this.anyChanged.emit();
     });
     notebook.disposed.connect(() => {
-      this.views.delete(notebook);
+      this.#views.delete(notebook);
       view.dispose();
-      if (view === this.current) this.setCurrent(null);
+      if (view === this.current) this.#setCurrent(null);
       this.anyChanged.emit();
     });
     return view;
   }
 
   /** Emit `asked` once for each question. */
-  private announceQuestions(view: NotebookView, announced: Set<string>): void {
+  #announceQuestions(view: NotebookView, announced: Set<string>): void {
     const questions = view.model ? questionsOf(view.model.store.get().questions) : [];
     const open = new Set(questions.map(({ id }) => id));
     for (const id of announced) if (!open.has(id)) announced.delete(id);

@@ -7,6 +7,7 @@ import { singleLine } from "../text";
 import { trans } from "../translation";
 import { usePanel } from "./context";
 import { ProblemBox, SearchField } from "./parts";
+import { plainLine } from "./prose";
 import type { TreeItem } from "./rows";
 import { Rows } from "./rows";
 
@@ -232,8 +233,8 @@ export function OfferLine(props: {
           {singleLine(props.name)}
         </span>
         {description && (
-          <span class="mcp-muted mcp-ellipsis" title={singleLine(description)}>
-            {singleLine(description)}
+          <span class="mcp-muted mcp-ellipsis" title={plainLine(description)}>
+            {plainLine(description)}
           </span>
         )}
       </span>

@@ -16,7 +16,7 @@ import type {
   Verbs,
 } from "../protocol";
 import { problemOf, serversOf } from "../store";
-import { bytes, count, singleLine, visible } from "../text";
+import { bytes, count, singleLine } from "../text";
 import { trans } from "../translation";
 import { useAllowed, usePanel, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
@@ -24,6 +24,7 @@ import type { Group } from "./offerlist";
 import { OfferLine, OfferList } from "./offerlist";
 import { Button, ProblemBox, SubmitButton } from "./parts";
 import { PreviewView } from "./preview";
+import { Prose } from "./prose";
 
 interface Props {
   /** Show only this server's rows; empty for all. */
@@ -164,7 +165,7 @@ function Resources({ server: shown, kinds }: Props): JSX.Element {
   const detail = chosen && (
     <div class="mcp-tool">
       <h3>{singleLine(chosen.title ?? chosen.name)}</h3>
-      {chosen.description && <div class="mcp-prose">{visible(chosen.description)}</div>}
+      {chosen.description && <Prose text={chosen.description} />}
       {chosen.size != null && <div class="mcp-muted">{bytes(chosen.size)}</div>}
       {chosen.parameters ? (
         <>
@@ -325,7 +326,7 @@ function PromptDetail({ prompt }: { prompt: Prompt }): JSX.Element {
   return (
     <div class="mcp-tool">
       <h3>{singleLine(prompt.title ?? prompt.name)}</h3>
-      {prompt.description && <div class="mcp-prose">{visible(prompt.description)}</div>}
+      {prompt.description && <Prose text={prompt.description} />}
       <StringForm
         parameters={prompt.arguments}
         busy={fetched.busy}

@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { Badge, CallRow, Problem, ServerRow, Verb } from "../protocol";
-import { singleLine, visible, wholeDuration } from "../text";
+import { singleLine, visible, webAddress, wholeDuration } from "../text";
 import { trans } from "../translation";
 import { problemText, useAllowed, useCopy, useNow, useRequest, useUniqueId } from "./context";
 
@@ -127,6 +127,23 @@ export function ProblemBox({ problem, onRetry, retry, onLog, children }: Problem
         </Button>
       </div>
     </div>
+  );
+}
+
+/** A link for http and https URLs; plain text for any other URI. */
+export function ExternalLink({ uri, name }: { uri: string; name: string }): JSX.Element {
+  const address = webAddress(uri);
+  if (address === null) {
+    return (
+      <>
+        {singleLine(name)} <code>{singleLine(uri)}</code>
+      </>
+    );
+  }
+  return (
+    <a href={address} rel="noopener noreferrer" target="_blank" title={singleLine(uri)}>
+      {singleLine(name) || singleLine(uri)}
+    </a>
   );
 }
 

@@ -4,11 +4,11 @@ import type { Preview } from "../protocol";
 import { sanitise } from "../sanitise";
 import { isVisitor } from "../store";
 import css from "../styles/preview.css?inline";
-import { bytes, singleLine, visible, webAddress } from "../text";
+import { bytes, singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { useCopy, usePanel, useSelect } from "./context";
 import { late } from "./late";
-import { Button, Disclosure, Lines } from "./parts";
+import { Button, Disclosure, ExternalLink, Lines } from "./parts";
 
 const Grid = late(async () => (await import("./grid")).Grid);
 
@@ -49,7 +49,7 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
         <ul>
           {links.map(({ uri, name }) => (
             <li key={uri}>
-              <Link uri={uri} name={name} />
+              <ExternalLink uri={uri} name={name} />
             </li>
           ))}
         </ul>
@@ -102,23 +102,6 @@ function useRendered(text: string | null): string | null {
     };
   }, [text]);
   return html;
-}
-
-/** A link for http and https URLs; plain text for any other URI. */
-export function Link({ uri, name }: { uri: string; name: string }): JSX.Element {
-  const address = webAddress(uri);
-  if (address === null) {
-    return (
-      <>
-        {singleLine(name)} <code>{singleLine(uri)}</code>
-      </>
-    );
-  }
-  return (
-    <a href={address} rel="noopener noreferrer" target="_blank" title={singleLine(uri)}>
-      {singleLine(name) || singleLine(uri)}
-    </a>
-  );
 }
 
 /** HTML in a shadow root, isolated from the page's styles. */

@@ -11,6 +11,7 @@ import { trans } from "../translation";
 import { useRequest, useLoaded, useAllowed, usePanel, useSelect } from "./context";
 import { Badges, Button, CallProgress, Disclosure, Lines, ProblemBox, SubmitButton } from "./parts";
 import { PreviewView } from "./preview";
+import { Prose } from "./prose";
 
 /** A tool's form values and last call, kept while other tools are shown. */
 export interface Draft {
@@ -96,11 +97,11 @@ const MAX_DESCRIPTION = 600;
 
 function Description({ text }: { text: string }): JSX.Element {
   const [all, setAll] = useState(false);
-  const shown = visible(text.trim());
-  if (shown.length <= MAX_DESCRIPTION) return <div class="mcp-prose">{shown}</div>;
+  const shown = text.trim();
+  if (shown.length <= MAX_DESCRIPTION) return <Prose text={shown} />;
   return (
-    <div class="mcp-prose">
-      {all ? shown : `${shown.slice(0, MAX_DESCRIPTION)}\u2026`}{" "}
+    <div>
+      <Prose text={all ? shown : `${shown.slice(0, MAX_DESCRIPTION)}\u2026`} />
       <Button quiet onClick={() => setAll(!all)}>
         {all ? trans.__("Less") : trans.__("More")}
       </Button>
