@@ -17,7 +17,7 @@ from ipymcp.results.content import Image
 from ipymcp.results.tables import html_members
 from ipymcp.results.tool_result import DisplayedResult
 from ipymcp.schema.coercion import to_json
-from ipymcp.text import counted, escaped, one_line, visible
+from ipymcp.text import counted, cut, escaped, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -231,11 +231,12 @@ class ModelCall(Struct):
         """The user's answer, the state in a word, and the duration unless it is too short to matter."""
         duration = f"{self.seconds:.1f} s" if self.seconds >= _MIN_SECONDS else ""
         edited = "you changed the arguments" if self.is_edited else ""
+        reason = cut(one_line(next(iter(self.text.strip().splitlines()), "")), _MAX_LINE) if self.is_error else ""
         details: dict[CallState, list[str]] = {
             "running": [],
             "waiting": [_WAITING],
             "done": [self.decision, edited, duration],
-            "failed": [self.decision, edited, "failed", duration],
+            "failed": [self.decision, edited, f"failed: {reason}" if reason else "failed", duration],
             "refused": [self.decision or "refused"],
             # An interrupt also closes the question, before or after the call is stopped.
             "cancelled": [self.decision if self.decision != DECISIONS[None] else "", "cancelled"],
@@ -255,10 +256,12 @@ class ModelCall(Struct):
         details = (
             f' <span style="{_MUTED_STYLE}">· {escaped(" · ".join(self._details))}</span>' if self._details else ""
         )
+        result = self._result_html()
+        is_open = bool(code) or waits or "<img " in result
         return (
-            f'<details{" open" if code or waits else ""} style="{_CARD_STYLE}">'
+            f'<details{" open" if is_open else ""} style="{_CARD_STYLE}">'
             f"<summary>{icon} <b>{escaped(self.name)}</b>{details}</summary>"
-            f"{text_html(str(code)) if code else self._arguments_html(is_whole=waits)}{self._result_html()}</details>"
+            f"{text_html(str(code)) if code else self._arguments_html(is_whole=waits)}{result}</details>"
         )
 
     def _arguments_html(self, *, is_whole: bool) -> str:

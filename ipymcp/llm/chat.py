@@ -427,6 +427,7 @@ class ModelChat:
             spent=earlier,
         )
         output.show_request(request)
+        output.begin_waiting()
         backend = await self._backend()
         try:
             finished = await clock.run(backend.answer(question))
@@ -439,6 +440,7 @@ class ModelChat:
         finally:
             calls.end()
             output.flush()
+            output.end_waiting()
         self._keep_response(wanted.chat, chat, finished)
         answer = self._answer(wanted, finished, calls.made, chat, earlier)
         if recording is not None and key is not None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _INTERVAL: Final = 0.1
 """Seconds between two updates of the text, or of the arguments of a call."""
+_TICK: Final = 1.0
+"""Seconds between two updates of how long the model has been thinking."""
 _MAX_DRAFT: Final = 1_000_000
 """Maximum characters of unfinished arguments that an app is given, and their number in a second."""
 _REASONS: Final = {"refused": "the call was refused", "cancelled": "the call was cancelled"}
@@ -34,6 +36,10 @@ class OutputListener(Protocol):
 
     def show_request(self, request: RequestPreview) -> None:
         """Show the request that is sent."""
+        ...
+
+    def show_waiting(self, seconds: int | None) -> None:
+        """Show for how long the model has been thinking; None when it no longer is."""
         ...
 
     def show_text(self, text: str) -> None:
@@ -67,6 +73,29 @@ class LiveOutput:
         self._texts: list[str] = []
         self._thinking: list[str] = []
         self._due: asyncio.TimerHandle | None = None
+        self._open_cards = set[str]()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._is_asked = False
+        """Whether a model is asked, so that it thinks about the results of its calls, too."""
+
+    def begin_waiting(self) -> None:
+        """Show each second, from now on, for how long the model has been thinking; called on the background loop."""
+        self._is_asked = True
+        if self._listener is not None and self._ticker is None:
+            self._tick(time.monotonic())
+
+    def _tick(self, began: float) -> None:
+        seconds, listener = round(time.monotonic() - began), self._listener
+        if listener is not None:
+            self.post(lambda: listener.show_waiting(seconds))
+        self._ticker = asyncio.get_running_loop().call_later(_TICK, self._tick, began)
+
+    def end_waiting(self) -> None:
+        """Show no longer that the model is thinking; called on the background loop."""
+        ticker, self._ticker, listener = self._ticker, None, self._listener
+        if ticker is not None and listener is not None:
+            ticker.cancel()
+            self.post(lambda: listener.show_waiting(None))
 
     def show_request(self, request: RequestPreview) -> None:
         """Show a line about the request; called on the background loop."""
@@ -89,7 +118,11 @@ class LiveOutput:
         listener = self._listener
         if listener is not None:
             self.flush()
+            self.end_waiting()
             self.post(lambda: listener.show_call(call))
+            (self._open_cards.discard if call.is_done else self._open_cards.add)(call.card)
+            if self._is_asked and not self._open_cards and not call.is_cancelled:
+                self.begin_waiting()
 
     def show_app(self, call: ModelCall, app: CallApp) -> None:
         """Show the app of a tool call; called on the background loop."""
@@ -115,6 +148,7 @@ class LiveOutput:
         self._collect(self._thinking, text)
 
     def _collect(self, texts: list[str], text: str) -> None:
+        self.end_waiting()
         texts.append(text)
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(_INTERVAL, self.flush)

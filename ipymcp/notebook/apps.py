@@ -13,7 +13,7 @@ from ipymcp.errors import McpError
 from ipymcp.import_guard import is_installed
 from ipymcp.notebook.display import has_page
 from ipymcp.storage.kernel_socket import VERSION
-from ipymcp.text import one_line, visible
+from ipymcp.text import escaped, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,10 +44,14 @@ class CellApps:
         self._apps = apps_of(host)
 
     def result(self, result: ToolResult) -> dict[str, Any]:
-        """The MIME bundle of a result. If the result has an app, the app is displayed first."""
-        if result.app is not None and self.can_show():
-            result.app.show()
-        return result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+        """The MIME bundle of a result. If the result has an app, the app is displayed first, and the data folded below."""
+        bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+        if result.app is None or not self.can_show():
+            return bundle
+        result.app.show()
+        plain = bundle["text/plain"]
+        html = bundle.get("text/html") or f"<pre>{escaped(plain)}</pre>"
+        return {"text/html": f"<details><summary><small>Data</small></summary>{html}</details>", "text/plain": plain}
 
     def show(self, app: OpenApp, height: int | None, display_mode: DisplayMode) -> None:
         """Display an app in the current cell.

@@ -79,6 +79,8 @@ def test_a_cell_shows_the_app_above_the_text_and_stores_no_html(notebook: Kernel
     assert display["text/plain"] == LINE
     assert set(display[APP]) == {"version", "kernel", "app", "height", "mode"}
     assert outcome.text is not None and "the text of slider: t" in outcome.text
+    [folded] = [each["content"]["data"] for each in outcome.messages if each["msg_type"] == "execute_result"]
+    assert folded["text/html"].startswith("<details><summary><small>Data</small></summary><div ")
     assert "doctype" not in json.dumps([message["content"] for message in outcome.messages])
 
 

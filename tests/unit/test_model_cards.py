@@ -1,13 +1,17 @@
 """The cards of a model's calls."""
 
+import asyncio
 import base64
 import json
 import re
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ipymcp.llm.answer import ModelCall
+from ipymcp.llm.live_output import LiveOutput
 from ipymcp.notebook.magics.ask import CellOutput
 from ipymcp.results.tool_result import ToolResult
 
@@ -27,6 +31,11 @@ STATES = {
     "waiting": (call(asked_at="a"), "?", "demo.slow · waits for your answer"),
     "done": (call(is_done=True, seconds=0.04, decision="allowed once"), "✓", "demo.slow · allowed once"),
     "failed": (call(is_done=True, is_error=True, seconds=1.26), "✗", "demo.slow · failed · 1.3 s"),
+    "failed with text": (
+        call(is_done=True, is_error=True, text="no such\x07 bird\nin line 3"),
+        "✗",
+        "demo.slow · failed: no such␇ bird",
+    ),
     "refused": (call(is_done=True, is_error=True, is_refused=True, seconds=3), "⊘", "demo.slow · refused"),
     "cancelled": (call(is_done=True, is_error=True, is_cancelled=True, seconds=3), "■", "demo.slow · cancelled"),
 }
@@ -35,7 +44,7 @@ STATES = {
 @pytest.mark.parametrize("state", STATES)
 def test_each_state_has_its_own_mark_and_words(state: str) -> None:
     shown, mark, summary = STATES[state]
-    assert (shown.state, shown.summary) == (state, summary)
+    assert (shown.state, shown.summary) == (state.split()[0], summary)
     line = re.search(r"<summary>(.*?)</summary>", shown.html())
     assert line is not None
     text = re.sub(r"<[^>]+>", "", line[1])
@@ -89,7 +98,7 @@ def test_images_of_a_result_are_shown() -> None:
     image = {"type": "image", "data": PNG, "mimeType": "image/png"}
     for content in ([image], [image, {"type": "text", "text": "a <b>chart"}]):
         html = call(is_done=True, result=result(*content)).html()
-        assert f'<img src="data:image/png;base64,{PNG}"' in html
+        assert html.startswith("<details open ") and f'<img src="data:image/png;base64,{PNG}"' in html
         assert ("a &lt;b&gt;chart" in html) == (len(content) == 2)
 
 
@@ -98,3 +107,49 @@ def test_a_result_is_the_table_of_a_cell_and_text_is_the_models() -> None:
     assert ">1.234568</td>" in html
     marked = call(is_done=True, text="# a <script>", result=result({"type": "text", "text": "# a <script>"})).html()
     assert "# a &lt;script&gt;</pre>" in marked
+
+
+class Listener(SimpleNamespace):
+    """A listener that notes what it is told, and the host and the caller of its answer."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.questions = SimpleNamespace(caller=lambda: self)
+
+    def post(self, show: Callable[[], None]) -> None:
+        show()
+
+    def show_waiting(self, seconds: int | None) -> None:
+        if self.seen[-1:] != [seconds]:
+            self.seen.append(seconds)
+
+    def show_text(self, text: str) -> None:
+        self.seen.append(text)
+
+    def show_call(self, call: ModelCall) -> None:
+        self.seen.append(call.state)
+
+
+def test_the_model_is_thinking_from_the_request_on_until_it_answers_or_calls_and_again_after_its_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ipymcp.llm.live_output._TICK", 0.001)
+    listener = Listener()
+
+    async def answer() -> None:
+        output = LiveOutput(listener, listener)  # type: ignore[arg-type]
+        output.begin_waiting()
+        await asyncio.sleep(0.02)
+        first, second = call(card="1"), call(card="2")
+        output.show_call(first)
+        output.show_call(second)
+        for each in (first, second):
+            each.is_done = True
+            output.show_call(each)
+        await asyncio.sleep(0.02)
+        output.add_text("Done.")
+        output.flush()
+        output.end_waiting()
+
+    asyncio.run(answer())
+    assert listener.seen == [0, None, "running", "running", "done", "done", 0, None, "Done."]

@@ -279,6 +279,10 @@ _ENDS = {
 """Notes for the user about reasons for which an answer ended."""
 
 
+def _small(line: str) -> dict[str, Any]:
+    return {"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"}
+
+
 class CellOutput:
     """The output of an answer in a cell or a terminal.
 
@@ -302,6 +306,9 @@ class CellOutput:
         self._can_show_apps = can_show_apps
         self._is_notebook = display is not None
         self._as_markdown = as_markdown
+        self._request = ""
+        self._request_display: Any = None
+        """The display of the line about the request."""
         self._text = ""
         self._text_display: Any = None
         """The display of the current text; after each call a new one begins."""
@@ -318,7 +325,14 @@ class CellOutput:
     def show_request(self, request: RequestPreview) -> None:
         """Show a line about the request."""
         line = visible(str(request))
-        self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
+        self._request = line
+        self._request_display = self._show(_small(line))
+
+    def show_waiting(self, seconds: int | None) -> None:
+        """Show behind the request for how long the model has been thinking; None when it no longer is."""
+        waiting = "" if seconds is None else f" · thinking… {f'{seconds} s' if seconds else ''}".rstrip()
+        if self._request_display is not None:
+            self._request_display.update(_small(f"{self._request}{waiting}"), raw=True)
 
     def show_text(self, text: str) -> None:
         """Append text."""
@@ -404,7 +418,8 @@ class CellOutput:
         self._thinking, self._thinking_display = "", None
 
     def mark_cancelled(self) -> None:
-        """Mark unfinished calls as cancelled."""
+        """Mark unfinished calls as cancelled, and the model as no longer thinking."""
+        self.show_waiting(None)
         changes = {"text": "cancelled", "is_error": True, "is_done": True, "is_cancelled": True}
         for call in [*self._open.values()]:
             self.show_call(replace(call, **changes))
@@ -425,7 +440,7 @@ class CellOutput:
             line = f"{line} · {_ENDS[answer.reason]}"
         if not self._is_notebook:
             line = f"\n{line}"
-        self._show({"text/plain": line, "text/html": f"<small>{escaped(line)}</small>"})
+        self._show(_small(line))
 
     def _show(self, bundle: dict[str, Any], handle: Any = None) -> Any:
         if not self._is_notebook:
