@@ -12,6 +12,7 @@ import json
 import re
 import threading
 from functools import partial
+from os.path import exists, isabs, isfile, join, relpath
 from pathlib import Path
 from pprint import pformat
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -34,6 +35,7 @@ from ipymcp.protocol.types import is_object
 from ipymcp.registry.client import OFFICIAL, Registry, verified
 from ipymcp.registry.install import WantedInput, Way, absolute_path, require_public, ways
 from ipymcp.results.tables import Table
+from ipymcp.runtime.process_env import folder_of
 from ipymcp.security.trust import Grant
 from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import quoted, shortened
@@ -287,7 +289,7 @@ class Addition:
             self.session.require()
         except McpError as error:
             if error.hint and error.hint.startswith("%mcp logs"):
-                error.hint = "it is not added: correct its values, or ask its publisher"
+                error.hint = "nothing was saved: check its command and values"
             raise
 
     async def save(self) -> None:
@@ -747,7 +749,8 @@ async def _prepared(
     [made] = read_definitions(name, values, Source(scope="script"), is_own=True)
     made = made.replace(inputs=inputs)
     if keep != "notebook":
-        return await asyncio.to_thread(config_edits.prepared, made, host, project=keep == "project")
+        prepared = await asyncio.to_thread(config_edits.prepared, made, host, project=keep == "project")
+        return await asyncio.to_thread(_where_its_files_are, prepared, host.folder)
     own = as_own(made)
     words = [made.command, *made.args, made.url, *made.env, *made.env.values(), *made.headers, *made.headers.values()]
     is_one_line = all(word.isprintable() for word in (name, *words) if word is not None)
@@ -759,6 +762,21 @@ async def _prepared(
     from ipymcp.config.config_files import from_mapping
 
     return from_mapping({name: own})[name].replace(inputs=made.inputs)
+
+
+_FILE_NAME = re.compile(r"[^-].*\.[A-Za-z]\w*")
+
+
+def _where_its_files_are(definition: ServerDefinition, folder: str) -> ServerDefinition:
+    """Have a server run in the notebook's folder if its command names a file there that is not where it would run."""
+    usual = folder_of(definition, folder)
+    if definition.url is not None or definition.cwd is not None or usual == folder:
+        return definition
+    names = [word for word in (definition.command or "", *definition.args) if _FILE_NAME.fullmatch(word)]
+    if not any(isfile(join(folder, name)) and not isabs(name) and not exists(join(usual, name)) for name in names):
+        return definition
+    within = definition.source.folder if definition.source.scope == "project" else None
+    return definition.replace(cwd=folder if within is None else relpath(folder, within))
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------

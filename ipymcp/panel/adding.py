@@ -15,6 +15,7 @@ from ipymcp.config.definition import Source
 from ipymcp.config.hosts import project_of
 from ipymcp.config.pasted import ORIGIN, PastedServers, read_pasted
 from ipymcp.errors import ConfigError, McpError
+from ipymcp.names import RESERVED_HOST, aliases
 from ipymcp.panel.messages import (
     AddedServer,
     Malformed,
@@ -36,6 +37,7 @@ from ipymcp.panel.panel import RunningTrial, ViewCommands
 from ipymcp.panel.rows import problem, shown_text, start_progress, where
 from ipymcp.registry.client import verified
 from ipymcp.registry.install import ways
+from ipymcp.runtime.process_env import folder_of
 from ipymcp.text import one_line, visible
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
         raise Malformed("this trial has already started")
     trying = view.trials[message.trial] = RunningTrial(lambda started: _try_out(panel, message, started))
     try:
-        trial = _outcome(await trying.task)
+        trial = _outcome(panel, await trying.task)
     except BaseException as error:
         view.trials.pop(message.trial, None)
         task = asyncio.current_task()
@@ -167,9 +169,15 @@ def _pasted(message: TryFields) -> PastedServers:
     return read_pasted(message.what, is_command=message.by == "command")
 
 
-def _outcome(addition: AnyAddition) -> Trial:
+def _outcome(panel: Panel, addition: AnyAddition) -> Trial:
     parts = addition.additions if isinstance(addition, AdditionGroup) else (addition,)
     failure, log = None, list[str]()
+    folder = python = ""
+    if len(parts) == 1:
+        definition = parts[0].definition
+        folder = "" if definition.url is not None else folder_of(definition, panel.host.folder)
+        alias = aliases([*panel.host.sessions, definition.name], RESERVED_HOST)[definition.name]
+        python = f"{panel.context.namespace() or 'mcp'}.{alias}"
     tools: list[TrialTool] = []
     for part in parts:
         assert part.session is not None
@@ -190,6 +198,8 @@ def _outcome(addition: AnyAddition) -> Trial:
         name=addition.name,
         place=visible(addition.place),
         runs=" · ".join(where(part.definition) for part in parts),
+        folder=visible(folder),
+        python=visible(python),
         tools=tools[:_MAX_TOOLS],
         more_tools=max(0, len(tools) - _MAX_TOOLS),
         problem=failure,

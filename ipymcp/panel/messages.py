@@ -86,6 +86,13 @@ class ServerFields(FromView):
     server: Text
 
 
+class IconFields(ServerFields, kw_only=True):
+    """A request for the icon of a server, or of a tool, a prompt or a resource by its name or its URI."""
+
+    of: Literal["server", "tools", "resources", "prompts"]
+    name: Text = ""
+
+
 class AnyServerFields(FromView):
     """A command to one server or to all."""
 
@@ -329,6 +336,7 @@ class ServerRow(ToView):
     starting: StartProgress | None
     instructions: str | None
     capabilities: list[str]
+    has_icon: bool = False
 
 
 class CallProgress(ToView):
@@ -374,6 +382,7 @@ class ToolRow(ToView, omit_defaults=True):
     disabled: bool
     changed: bool
     findings: list[str]
+    has_icon: bool = False
     schema: JsonObject | None = None
     output_schema: JsonObject | None = None
 
@@ -537,6 +546,7 @@ class OfferRow(ToView, kw_only=True):
     name: str
     title: str | None = None
     description: str | None = None
+    has_icon: bool = False
 
 
 class ResourceRow(OfferRow):
@@ -642,6 +652,10 @@ class Trial(ToView):
     place: str
     """The file that will define the server, or the notebook."""
     runs: str
+    folder: str
+    """The folder that its program runs in; empty if it has none, or for several servers."""
+    python: str
+    """How Python reaches the server once it is saved; empty for several servers."""
     tools: list[TrialTool]
     more_tools: int
     """The number of tools that are not listed."""

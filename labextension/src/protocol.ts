@@ -462,6 +462,7 @@ export interface ToolRow {
   disabled: boolean;
   changed: boolean;
   findings: string[];
+  has_icon?: boolean;
   schema?: JsonObject | null;
   output_schema?: JsonObject | null;
 }
@@ -506,6 +507,10 @@ export interface Trial {
   /** The file that will define the server, or the notebook. */
   place: string;
   runs: string;
+  /** The folder that its program runs in; empty if it has none, or for several servers. */
+  folder: string;
+  /** How Python reaches the server once it is saved; empty for several servers. */
+  python: string;
   tools: TrialTool[];
   /** The number of tools that are not listed. */
   more_tools: number;
@@ -788,6 +793,7 @@ export interface OfferRow {
   name: string;
   title?: string | null;
   description?: string | null;
+  has_icon?: boolean;
 }
 
 /** A parameter of a resource template or a prompt. */
@@ -985,6 +991,7 @@ export interface ServerRow {
   starting: StartProgress | null;
   instructions: string | null;
   capabilities: string[];
+  has_icon?: boolean;
 }
 
 /** A running call. */

@@ -258,7 +258,7 @@ def test_a_server_that_a_cell_defined_is_restored_and_one_that_is_missing_stays_
     expect(panel.root.get_by_text("Restore other and gone?")).to_be_visible()
     panel.press("Restore")
     panel.expect_state("other", "ready")
-    expect(panel.root.locator(".mcp-notice")).to_contain_text(f"Not restored:\ngone: no such file: {file}")
+    expect(panel.root.locator(".mcp-notice")).to_contain_text(f"Not restored:\ngone: {file}: no such file")
     panel.press("Dismiss")
     expect(panel.root.get_by_text("Restore gone?")).to_be_visible()
     panel.press("Forget")

@@ -110,7 +110,7 @@ def test_a_user_loads_a_server_calls_a_tool_and_has_the_call_in_the_notebook(pla
     panel.show("Servers")
     panel.press("Add server…")
     panel.root.get_by_role("tab", name="Command").click()
-    expect(panel.button("Try it")).to_be_visible()
+    expect(panel.button("Start and test")).to_be_visible()
     panel.press("Close")
     panel.show("Tools")
     panel.press("Insert as code")

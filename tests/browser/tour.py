@@ -115,7 +115,7 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     expect(entries.get_by_role("listitem").first).to_be_visible()
     yield "add-found"
     entries.get_by_role("button", name="Clock 1.1.0").click()
-    root.get_by_role("combobox", name="For").select_option("notebook")
+    root.get_by_role("combobox", name="Save for").select_option("notebook")
     yield "add-entry"
     panel.press("Try Clock")
     question = root.get_by_role("alertdialog")
@@ -133,18 +133,17 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     _field(panel, "Command").fill("no-such-program --with=this")
     _field(panel, "Name").fill("mine")
     yield "add-command"
-    panel.press("Try it")
+    panel.press("Start and test")
     expect(root.get_by_role("alert").filter(has_text="no-such-program")).to_be_visible()
     yield "add-failed"
-    panel.press("Back")
     root.get_by_role("tab", name="URL").click()
     yield "add-url"
     root.get_by_role("tab", name="Paste JSON").click()
     yield "add-json"
-    root.get_by_role("combobox", name="For").select_option("me")
+    root.get_by_role("combobox", name="Save for").select_option("me")
     definition = {"mcpServers": {"mine": {"command": DEMO[0], "args": DEMO[1:]}}}
     _field(panel, "Definition as JSON").fill(json.dumps(definition))
-    panel.press("Try it")
+    panel.press("Start and test")
     expect(root.get_by_role("list", name="Tools of mine")).to_contain_text("echo")
     root.get_by_label("Also insert the cell that loads it").uncheck()
     panel.press("Save")

@@ -123,7 +123,7 @@ def test_a_server_that_does_not_start_leaves_nothing_behind(unchanged: Kernel) -
     assert outcome.error is not None
     assert outcome.error.traceback.splitlines() == [
         "StartError: clock_broken: did not start: the server exited with code 1; it last wrote: the clock has no hands",
-        "  it is not added: correct its values, or ask its publisher · in: %mcp add clock-broken",
+        "  nothing was saved: check its command and values · in: %mcp add clock-broken",
     ]
 
 

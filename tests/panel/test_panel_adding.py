@@ -176,6 +176,29 @@ def test_a_command_is_tried_for_this_notebook_and_dropped_or_kept(notebook: Note
     view.until_server("mine", "ready")
 
 
+@pytest.mark.parametrize("keep", ["me", "notebook", "project"])
+def test_a_command_that_names_a_file_of_the_notebooks_folder_runs_there(
+    own_file: Path, tmp_path: Path, keep: str
+) -> None:
+    notebooks = tmp_path / "project" / "notebooks"
+    notebooks.mkdir(parents=True)
+    (tmp_path / "project" / ".git").mkdir()
+    program = f"import runpy, sys\nsys.path.insert(0, {str(Path(NAMED).parent)!r})\n"
+    (notebooks / "shop.py").write_text(f"{program}runpy.run_path({NAMED!r}, run_name='__main__')\n")
+    with contextlib.closing(Mcp(Host(notebook=str(notebooks / "one.ipynb")))) as mcp:
+        view = Notebook(mcp).view()
+        command = shlex.join([DEMO[0], "shop.py", '{"name": "a"}'])
+        outcome = tried(view, [], by="command", what=command, keep=keep, name="my shop!")["value"]
+        assert (outcome["problem"], outcome["folder"]) == (None, str(notebooks))
+        assert outcome["python"] == "mcp.my_shop_"
+        view.ask("keep", trial=1)
+        view.until_server("my shop!", "ready")
+    file = tmp_path / "project" / "mcp.json"
+    if keep != "notebook":
+        cwd = servers_in(own_file if keep == "me" else file)["my shop!"]["cwd"]
+        assert cwd == (str(notebooks) if keep == "me" else "notebooks")
+
+
 @pytest.mark.usefixtures("own_file")
 def test_servers_that_were_added_are_offered_again_in_a_later_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

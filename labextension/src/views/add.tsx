@@ -15,11 +15,11 @@ type Kind = TryFields["by"];
 type Wanted = Omit<TryFields, "trial" | "keep" | "name">;
 
 type Phase =
-  | { step: "define"; problem: Problem | null }
+  | { step: "define"; problem: Problem | null; log: string[] }
   | { step: "try"; trial: number; what: string }
   | { step: "tried"; trial: number; outcome: Trial };
 
-const NO_PROBLEM: Phase = { step: "define", problem: null };
+const NO_PROBLEM: Phase = { step: "define", problem: null, log: [] };
 
 /** A counter for unique trial numbers, because the panels of a page may share a connection. */
 let lastTrial = 0;
@@ -41,9 +41,11 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
     setPhase({ step: "try", trial, what: singleLine(typed).slice(0, 80) });
     try {
       const outcome = await model.request("try", { ...wanted, trial, keep, name });
-      if (isCurrent()) setPhase({ step: "tried", trial, outcome });
+      if (!isCurrent()) return;
+      const { problem, log } = outcome;
+      setPhase(problem ? { step: "define", problem, log } : { step: "tried", trial, outcome });
     } catch (error) {
-      if (isCurrent()) setPhase({ step: "define", problem: problemOf(error) });
+      if (isCurrent()) setPhase({ step: "define", problem: problemOf(error), log: [] });
     }
   };
   const drop = (trial: number): void => {
@@ -63,7 +65,7 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
   ];
   const where = (
     <div class="mcp-add-where">
-      <Labelled label={trans.__("For")}>
+      <Labelled label={trans.__("Save for")}>
         {(id) => (
           <select
             id={id}
@@ -72,7 +74,7 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
             disabled={adding.replaces !== null}
             onChange={(event) => setKeep(event.currentTarget.value as Keep)}
           >
-            <option value="me">{trans.__("me, in all notebooks")}</option>
+            <option value="me">{trans.__("all my notebooks")}</option>
             <option value="notebook">{trans.__("this notebook")}</option>
             <option value="project">{trans.__("this project (mcp.json)")}</option>
           </select>
@@ -85,7 +87,7 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
               id={id}
               class="mcp-input"
               value={name}
-              placeholder={trans.__("chosen for you if empty")}
+              placeholder={trans.__("Optional")}
               onInput={(event) => setName(event.currentTarget.value)}
             />
           )}
@@ -93,23 +95,26 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
       )}
     </div>
   );
+  const submit = <TryButton again={phase.step === "define" && phase.problem !== null} />;
   const form: { [K in Kind]: () => JSX.Element } = {
     registry: () => <Search where={where} onTry={(wanted) => void start(wanted)} />,
     command: () => (
       <Typed
         label={trans.__("Command")}
-        hint={trans.__("The program and its arguments; variables first: KEY=value npx -y package@1.2.3")}
+        hint={`${trans.__("The program and its arguments; variables first: KEY=value npx -y package@1.2.3")}. ${runsIn()[keep]}`}
         where={where}
+        submit={submit}
         onTry={(what) => void start({ by: "command", what })}
       />
     ),
-    url: () => <Remote where={where} onTry={(wanted) => void start(wanted)} />,
+    url: () => <Remote where={where} submit={submit} onTry={(wanted) => void start(wanted)} />,
     json: () => (
       <Typed
         key={adding.text}
         label={trans.__("Definition as JSON")}
         hint={trans.__("JSON or TOML of any program; also a command such as claude mcp add …, or an install link")}
         where={where}
+        submit={submit}
         text={adding.text}
         long
         onTry={(what) => void start({ by: "json", what, ...(adding.replaces && { replaces: adding.replaces }) })}
@@ -131,12 +136,24 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
         <Button onClick={close}>{trans.__("Close")}</Button>
       </div>
       <div class="mcp-scroll">
-        <div hidden={phase.step !== "define"}>
+        {phase.step === "try" && (
+          <div class="mcp-add-form" role="status">
+            <p>{trans.__("Starting %1\u2026", phase.what)}</p>
+            <TrialProgress trial={phase.trial} />
+            <div class="mcp-actions">
+              <Button onClick={() => drop(phase.trial)}>{trans.__("Cancel")}</Button>
+            </div>
+          </div>
+        )}
+        <div hidden={phase.step === "tried"} inert={phase.step === "try"}>
           {!adding.replaces && (
             <Tabs
               names={kinds}
               now={kind}
-              onChange={(to: Kind) => setKind(to)}
+              onChange={(to: Kind) => {
+                setKind(to);
+                setPhase(NO_PROBLEM);
+              }}
               prefix={prefix}
               label={trans.__("Ways to add a server")}
             />
@@ -144,6 +161,13 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
           {phase.step === "define" && phase.problem && (
             <div role="alert">
               <ProblemBox problem={phase.problem} />
+            </div>
+          )}
+          {phase.step === "define" && phase.log.length > 0 && (
+            <div class="mcp-add-form">
+              <Disclosure title={trans.__("Log")}>
+                {() => <Lines label={trans.__("Log")} text={visible(phase.log.join("\n"))} />}
+              </Disclosure>
             </div>
           )}
           {kinds.map((each) => (
@@ -160,15 +184,6 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
             </div>
           ))}
         </div>
-        {phase.step === "try" && (
-          <div class="mcp-add-form" role="status">
-            <p>{trans.__("Trying %1\u2026 Questions about it appear above.", phase.what)}</p>
-            <TrialProgress trial={phase.trial} />
-            <div class="mcp-actions">
-              <Button onClick={() => drop(phase.trial)}>{trans.__("Cancel")}</Button>
-            </div>
-          </div>
-        )}
         {phase.step === "tried" && (
           <TrialOutcome
             outcome={phase.outcome}
@@ -185,6 +200,13 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
     </div>
   );
 }
+
+/** Where a command runs, by where its definition is kept. */
+const runsIn = (): { [K in Keep]: string } => ({
+  me: trans.__("It runs in a folder of its own, or in this notebook's folder if it names a file there."),
+  notebook: trans.__("It runs in this notebook's folder."),
+  project: trans.__("It runs in the project's folder, or in this notebook's folder if it names a file there."),
+});
 
 /** Milliseconds between two questions about how a start goes. */
 const PROGRESS_INTERVAL = 1000;
@@ -217,12 +239,13 @@ interface TypedProps {
   hint: string;
   /** The fields for the place and the name. */
   where: JSX.Element;
+  submit: JSX.Element;
   text?: string;
   long?: boolean;
   onTry(text: string): void;
 }
 
-function Typed({ label, hint, where, text: begin, long, onTry }: TypedProps): JSX.Element {
+function Typed({ label, hint, where, submit, text: begin, long, onTry }: TypedProps): JSX.Element {
   const [text, setText] = useState(begin ?? "");
   return (
     <form
@@ -237,6 +260,7 @@ function Typed({ label, hint, where, text: begin, long, onTry }: TypedProps): JS
           <textarea
             id={id}
             class="mcp-input mcp-add-code"
+            required
             rows={long ? 8 : 3}
             spellcheck={false}
             value={text}
@@ -246,7 +270,7 @@ function Typed({ label, hint, where, text: begin, long, onTry }: TypedProps): JS
       </Labelled>
       <p class="mcp-muted">{hint}</p>
       {where}
-      <TryButton disabled={!text.trim()} />
+      {submit}
     </form>
   );
 }
@@ -257,7 +281,7 @@ interface WantedProps {
   onTry(wanted: Wanted): void;
 }
 
-function Remote({ where, onTry }: WantedProps): JSX.Element {
+function Remote({ where, submit, onTry }: WantedProps & { submit: JSX.Element }): JSX.Element {
   const [url, setUrl] = useState("");
   const [headers, setHeaders] = useState("");
   return (
@@ -274,6 +298,7 @@ function Remote({ where, onTry }: WantedProps): JSX.Element {
             id={id}
             class="mcp-input"
             type="url"
+            required
             placeholder="https://host/mcp"
             value={url}
             onInput={(event) => setUrl(event.currentTarget.value)}
@@ -295,17 +320,15 @@ function Remote({ where, onTry }: WantedProps): JSX.Element {
       </Labelled>
       <p class="mcp-muted">{trans.__("One header on each line. Secret values are kept in your secret store.")}</p>
       {where}
-      <TryButton disabled={!url.trim()} />
+      {submit}
     </form>
   );
 }
 
-function TryButton({ disabled }: { disabled: boolean }): JSX.Element {
+function TryButton({ again }: { again: boolean }): JSX.Element {
   return (
     <div class="mcp-actions">
-      <Button primary disabled={disabled}>
-        {trans.__("Try it")}
-      </Button>
+      <Button primary>{again ? trans.__("Try again") : trans.__("Start and test")}</Button>
     </div>
   );
 }
@@ -453,7 +476,7 @@ function Entry({ entry, where, onTry }: WantedProps & { entry: RegistryRow }): J
                 label={trans.__("Try %1", singleLine(entry.title))}
                 onClick={() => onTry({ by: "registry", what: entry.name, version: entry.version, way })}
               >
-                {trans.__("Try it")}
+                {trans.__("Start and test")}
               </Button>
             </div>
           </div>
@@ -498,58 +521,45 @@ function TrialOutcome({ outcome, trial, isTemporary, onBack, onKept }: TrialOutc
           {singleLine(note)}
         </p>
       ))}
-      {outcome.problem ? (
-        <>
-          <div role="alert">
-            <ProblemBox problem={outcome.problem} />
-          </div>
-          {outcome.log.some((line) => !line.includes(outcome.problem?.message ?? "")) && (
-            <Disclosure title={trans.__("Log")} open>
-              {() => <Lines label={trans.__("Log of %1", name)} text={visible(outcome.log.join("\n"))} />}
-            </Disclosure>
-          )}
-          <div class="mcp-actions">
-            <Button primary onClick={onBack}>
-              {trans.__("Back")}
-            </Button>
-          </div>
-        </>
-      ) : (
-        <>
-          <p role="status">
-            {trans._n("%2 has started: %3 tool.", "%2 has started: %3 tools.", total, name, count(total))}
-          </p>
-          <p class="mcp-muted">
-            <code>{singleLine(outcome.runs)}</code>
-          </p>
-          <ul class="mcp-add-tools" aria-label={trans.__("Tools of %1", name)} tabIndex={0}>
-            {outcome.tools.map((tool) => (
-              <li key={tool.name}>
-                <strong>{singleLine(tool.name)}</strong>{" "}
-                <span class="mcp-muted">{singleLine(tool.description ?? "")}</span>
-              </li>
-            ))}
-            {outcome.more_tools > 0 && <li class="mcp-muted">{trans.__("and %1 more", count(outcome.more_tools))}</li>}
-          </ul>
-          <label class="mcp-check">
-            <input type="checkbox" checked={inserts} onChange={() => setInserts(!inserts)} />
-            <span>{trans.__("Also insert the cell that loads it")}</span>
-          </label>
-          <div class="mcp-actions">
-            <Button primary busy={busy} onClick={() => void save()}>
-              {trans.__("Save")}
-            </Button>
-            <Button onClick={onBack}>{trans.__("Cancel")}</Button>
-          </div>
-          <p class={isTemporary && !inserts ? "mcp-warning" : "mcp-muted"}>
-            {!isTemporary
-              ? trans.__("Will be saved in %1", singleLine(outcome.place))
-              : inserts
-                ? trans.__("Will be kept until the kernel ends; the cell loads it again.")
-                : trans.__("Will be kept only until the kernel ends.")}
-          </p>
-        </>
-      )}
+      <p role="status">
+        {trans._n("%2 has started: %3 tool.", "%2 has started: %3 tools.", total, name, count(total))}
+      </p>
+      <dl class="mcp-facts">
+        <Fact name={outcome.folder ? trans.__("Command") : trans.__("URL")}>
+          <code>{singleLine(outcome.runs)}</code>
+        </Fact>
+        {outcome.folder && <Fact name={trans.__("Folder")}>{singleLine(outcome.folder)}</Fact>}
+        {outcome.python && (
+          <Fact name={trans.__("In Python")}>
+            <code>{outcome.python}</code>
+          </Fact>
+        )}
+      </dl>
+      <ul class="mcp-add-tools" aria-label={trans.__("Tools of %1", name)} tabIndex={0}>
+        {outcome.tools.map((tool) => (
+          <li key={tool.name}>
+            <strong>{singleLine(tool.name)}</strong> <span class="mcp-muted">{singleLine(tool.description ?? "")}</span>
+          </li>
+        ))}
+        {outcome.more_tools > 0 && <li class="mcp-muted">{trans.__("and %1 more", count(outcome.more_tools))}</li>}
+      </ul>
+      <label class="mcp-check">
+        <input type="checkbox" checked={inserts} onChange={() => setInserts(!inserts)} />
+        <span>{trans.__("Also insert the cell that loads it")}</span>
+      </label>
+      <div class="mcp-actions">
+        <Button primary busy={busy} onClick={() => void save()}>
+          {trans.__("Save")}
+        </Button>
+        <Button onClick={onBack}>{trans.__("Cancel")}</Button>
+      </div>
+      <p class={isTemporary && !inserts ? "mcp-warning" : "mcp-muted"}>
+        {!isTemporary
+          ? trans.__("Will be saved in %1", singleLine(outcome.place))
+          : inserts
+            ? trans.__("Lasts until the kernel stops. The cell loads it next time.")
+            : trans.__("Lasts only until the kernel stops.")}
+      </p>
     </div>
   );
 }
