@@ -682,13 +682,14 @@ class Mcp(NamedAccess):
         inputs: Mapping[str, Any] = _NO_INPUTS,
         replace: bool = False,
     ) -> ServerTools:
-        """Add a server of the MCP registry: start it, and if it starts, keep it.
+        """Add a server of the MCP registry, or one of your own: start it, and if it starts, keep it.
 
         You are asked for the values that it requires, and whether its command may run. Secret values are kept in the
         secret store, and the definition refers to them.
 
         Args:
-            name: The name in the registry, with its namespace, or the part after it.
+            name: The name in the registry, with its namespace, or the part after it; for a server of your own a command
+                (`"time -- uvx mcp-server-time"`), a URL, or what people paste, as for `load`.
             keep: `notebook`: only load it; `me`: in your own file; `project`: in the project's `mcp.json`.
             alias: The name in the notebook; made from its name by default.
             version: A version; the latest by default.
@@ -707,12 +708,18 @@ class Mcp(NamedAccess):
             UnknownName: There is no such server.
             McpError: The registry cannot be reached.
         """
-        from ipymcp.api.additions import RegistryChoice, add_from_registry
+        from ipymcp.api.additions import RegistryChoice, add, add_from_registry, from_pasted
+        from ipymcp.config.pasted import is_link, read_pasted
 
         def begun(addition: AnyAddition) -> None:
             for line in addition.notes:
                 self._host.notices.add(line)
 
+        if name.split()[1:] or "://" in name or is_link(name):
+            group = await from_pasted(self._host, alias, read_pasted(name), keep, replaces=replace)
+            begun(group)
+            await add(group)
+            return ServerTools(self._factory, group.additions[0].name)
         choice = RegistryChoice(name, version, way, alias, inputs)
         addition = await add_from_registry(self._host, choice, keep, begun, replaces=replace)
         return ServerTools(self._factory, addition.definition.name)

@@ -374,6 +374,7 @@ def test_what_people_paste_is_loaded_from_lines_cells_and_python(start_kernel: S
         "i": f"mcp.load({json.dumps({'mcpServers': {'i': about()}})!r})",
         "j": f"mcp.load({{'j': {line!r}}})",
         "k": f"mcp.load('k -- {line}', env={{'LEVEL': '1'}})",
+        "m": f"%mcp load m command={program} args={json.dumps(arguments)} env.LEVEL=1",
         "misbehaving": f"mcp.load({MISBEHAVING!r})",
     }.items():
         outcome = done(kernel, cell)
@@ -431,6 +432,9 @@ def test_what_people_paste_is_kept_in_a_file(start_kernel: StartKernel) -> None:
         "b": about(), "c": {"url": "https://host.example/mcp"},
         "d": about(), "e": about(), "f": about(),
     }  # fmt: skip
+    done(kernel, f"mcp.add({f'i -- {line}'!r}, keep='notebook')")
+    done(kernel, f"%mcp add --for notebook k command={MISBEHAVING[0]} args={json.dumps(MISBEHAVING[1:])}")
+    assert text(kernel, "mcp.servers['i'].state, mcp.servers['k'].state") == "('ready', 'ready')"
     failed = kernel.run(f"%%mcp add\n{json.dumps({'mcpServers': {'g': about(), 'h': server('false')}})}")
     assert failed.error is not None and failed.error.traceback.startswith("StartError: h: ")
     assert text(kernel, "[name for name in mcp if name in 'gh']") == "[]"

@@ -12,7 +12,7 @@ from ipymcp.api.load_request import config_path
 from ipymcp.config.parsing import is_server
 from ipymcp.config.pasted import PastedServers
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.notebook.magics.servers import headers, pasted_in, variables
+from ipymcp.notebook.magics.servers import headers, keyword_definition, pasted_in, variables
 from ipymcp.notebook.progress import print_notice
 from ipymcp.runtime.interrupts import Waiter
 from ipymcp.text import counted, visible
@@ -106,7 +106,7 @@ def _own_definition(request: MagicRequest) -> PastedServers | None:
         pasted = PastedServers({"url": url.text})
         names.remove(url)
     if pasted is None:
-        return None
+        return keyword_definition(request)
     if len(names) > 1 or any(word.key is not None for word in names):
         surplus = names[-1]
         raise LineError(f"{surplus.raw} is one too many; usage: %mcp {_ADD.usage}", surplus.start)

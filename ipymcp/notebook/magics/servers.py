@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.api import restore
-from ipymcp.api.load_request import LoadRequest, agree_to_links, from_pasted, gather, url_definition
+from ipymcp.api.load_request import LoadRequest, agree_to_links, from_pasted, gather, settings, url_definition
 from ipymcp.api.namespace import servers_of
 from ipymcp.config.definition import ServerDefinition
-from ipymcp.config.pasted import default_name, read_pasted
+from ipymcp.config.pasted import PastedServers, default_name, read_pasted, split_words
 from ipymcp.errors import McpError
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.resources import load_lazy
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ipymcp.api.servers import Servers
-    from ipymcp.config.pasted import PastedServers
     from ipymcp.notebook.line_syntax import MagicRequest
     from ipymcp.results.tables import Table
 
@@ -110,6 +109,9 @@ def _load_request(request: MagicRequest) -> LoadRequest:
     pasted = pasted_in(request)
     if pasted is not None:
         return from_pasted(pasted, request.host, [word.text for word in request.parsed.names if not word.is_body])
+    defined = keyword_definition(request)
+    if defined is not None:
+        return from_pasted(defined, request.host)
     if any("://" in name for name in names):
         remote = _remote(request)
         return LoadRequest([remote], [remote.name])
@@ -134,6 +136,24 @@ def pasted_in(request: MagicRequest) -> PastedServers | None:
     if not texts and request.cell is not None:
         raise LineError("the cell is empty: paste a definition into it", 0)
     return read_pasted(texts[0]) if texts else None
+
+
+def keyword_definition(request: MagicRequest) -> PastedServers | None:
+    """The server of `[NAME] command=… args=… env.NAME=…`, or of `[NAME] url=…`; None without one of these keys.
+
+    Raises:
+        LineError: There is more than one name.
+    """
+    pairs = [(word.key, word.value) for word in request.parsed.names if word.key is not None]
+    if not {"command", "url"} & {key for key, _ in pairs}:
+        return None
+    names = [word for word in request.parsed.names if word.key is None]
+    if len(names) > 1:
+        raise LineError(f"one name for one server, not {len(names)}", names[1].start)
+    values = settings(pairs)
+    if isinstance(values.get("args"), str):
+        values["args"] = split_words(values["args"])
+    return PastedServers(values, names[0].text if names else None)
 
 
 def _remote(request: MagicRequest) -> ServerDefinition:
