@@ -37,7 +37,7 @@ RESERVED_HOST = frozenset(
     | {"after_call", "before_call", "on_elicitation", "on_sampling", "roots"}
     | {"stop", "tools", "unload", "help", "history", "logs", "panel", "pins", "policy", "prompts", "resources", "stubs"}
     | {"maps", "outdated", "restore", "results", "search"}
-    | {"config", "map", "prompt", "read", "secret", "subscribe", "trust", "usage"}
+    | {"config", "map", "prompt", "read", "secret", "subscribe", "trust", "usage", "version"}
 )
 """Attributes of `mcp` itself. A server with such a name is `mcp["load"]` or `mcp.load_`."""
 RESERVED_SERVER = frozenset({"prompts", "resources"})

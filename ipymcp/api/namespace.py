@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -32,6 +33,7 @@ from ipymcp.argument_checks import (
 )
 from ipymcp.errors import McpError, UnknownName
 from ipymcp.names import nearest
+from ipymcp.protocol.eras import HANDSHAKE_VERSIONS, STATELESS_VERSIONS
 from ipymcp.results.tables import mimebundle
 from ipymcp.runtime.client_handlers import RootList
 from ipymcp.runtime.events import LEVELS
@@ -40,6 +42,7 @@ from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import is_named
 from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import quoted, visible
+from ipymcp.version import __version__
 
 if TYPE_CHECKING:
     import os
@@ -356,6 +359,19 @@ class Mcp(NamedAccess):
     def usage(self) -> Usage:
         """The cost of all answers of models in this kernel: requests, tokens, and `.cost` in dollars."""
         return self._chat.usage
+
+    @property
+    def version(self) -> str:
+        """The versions of ipymcp, the protocol, Python, IPython and ipykernel, in one line."""
+        import platform
+        from importlib.metadata import PackageNotFoundError, version
+
+        packages = [("Python", platform.python_version())]
+        for package in ("IPython", "ipykernel"):
+            with contextlib.suppress(PackageNotFoundError):
+                packages.append((package, version(package)))
+        protocol = f"MCP {HANDSHAKE_VERSIONS[-1]} to {STATELESS_VERSIONS[0]}"
+        return f"ipymcp {__version__} · {protocol} · {', '.join(map(' '.join, packages))}"
 
     @property
     def calls(self) -> list[RunningCall]:

@@ -44,7 +44,7 @@ class CellApps:
         self._apps = apps_of(host)
 
     def result(self, result: ToolResult) -> dict[str, Any]:
-        """The MIME bundle of a result. If the result has an app, the app is displayed first, and the data folded below."""
+        """The MIME bundle of a result. The app of a result is displayed first, and the data folded below it."""
         bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
         if result.app is None or not self.can_show():
             return bundle

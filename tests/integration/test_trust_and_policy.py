@@ -196,7 +196,7 @@ def test_a_project_cannot_put_its_server_in_the_place_of_the_users_own(started: 
 
 
 def test_a_flood_of_servers_or_variables_is_a_short_question(started: Start) -> None:
-    flood = {f"s{number}": {"command": "true"} for number in range(1_000)}
+    flood = {f"s{number}": {"command": "true"} for number in range(900)}
     long = {"command": "true", "env": {f"V{number}": "x" for number in range(30_000)}}
     kernel = started({"long": long, **flood})
     outcome = run(kernel, LOAD + "%mcp load", "none")

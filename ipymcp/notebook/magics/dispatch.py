@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,9 +16,7 @@ from ipymcp.errors import McpError, note_line
 from ipymcp.masking import mask
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_pasted, split_text, tokenize
-from ipymcp.protocol.eras import HANDSHAKE_VERSIONS, STATELESS_VERSIONS
 from ipymcp.text import cut, visible
-from ipymcp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -264,15 +261,7 @@ def _version(request: MagicRequest) -> None:
 
     %mcp version
     """
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
-    packages = [("Python", platform.python_version())]
-    for package in ("IPython", "ipykernel"):
-        with contextlib.suppress(PackageNotFoundError):
-            packages.append((package, version(package)))
-    protocol = f"MCP {HANDSHAKE_VERSIONS[-1]} to {STATELESS_VERSIONS[0]}"
-    print(visible(f"ipymcp {__version__} · {protocol} · {', '.join(map(' '.join, packages))}"))  # noqa: T201 - the answer
+    print(visible(request.mcp.version))  # noqa: T201 - the answer
 
 
 COMMANDS = {
