@@ -49,6 +49,8 @@ _DECORATION = r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]m
 _NO_IDENTIFIER = re.compile(r"[\x00-/:-@\[-^`{-\x7f]")  # in ASCII only
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
+_MIN_PART = 3
+"""Minimum length of a word that is suggested the names it is a part of."""
 _MAX_WORD = 200
 """Maximum length of a word that is compared; a longer one is not a mistyped name, and comparing it is slow."""
 
@@ -163,7 +165,7 @@ def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     near = difflib.get_close_matches(word, known, n=limit, cutoff=0.6)
     if not near:
         folded = word.casefold()
-        near = [name for name in known if folded and folded in name.casefold()][:limit]
+        near = [name for name in known if len(folded) >= _MIN_PART and folded in name.casefold()][:limit]
     return f"did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
 
 

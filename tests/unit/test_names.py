@@ -69,6 +69,7 @@ def test_the_nearest_names_are_suggested() -> None:
     assert nearest("PLOT", ["make_plot"]) == "did you mean 'make_plot'?"
     assert nearest("zzz", ["echo"]) == ""
     assert nearest("", ["echo"]) == ""
+    assert nearest("e", ["filesystem"]) == "", "one letter is a part of most names"
 
 
 @pytest.mark.parametrize(
