@@ -206,13 +206,16 @@ class AccessControl:
         actor = current_actor()
         self.received(source, actor.conversation if actor is not None else None, content)
 
-    async def examine(self, session: ServerFacts, tools: list[ToolDefinition], instructions: str) -> None:
+    async def examine(
+        self, session: ServerFacts, tools: list[ToolDefinition], instructions: str, setting: str = ""
+    ) -> None:
         """Check a server's tools before they may be called: compare them with their pins, and scan their texts.
 
         Args:
             session: The server.
             tools: Its tools.
             instructions: Its instructions for models; empty for none.
+            setting: A setting of the user for which a server may offer more tools, such as `sampling is on`.
 
         Raises:
             PolicyError: The server is starting, and differs from the lock file.
@@ -224,12 +227,14 @@ class AccessControl:
             tools = [*tools, described_instructions(instructions)]
         found = await self.pinning.compare(session.rights.digest, session.name, tools, starting=session.client is None)
         notes = dict.fromkeys(found.changed, "has changed since it was pinned")
-        notes |= dict.fromkeys(found.new, "is new since the others were pinned")
+        new = "is new since the others were pinned" + (f", perhaps because {setting}" if setting else "")
+        notes |= dict.fromkeys(found.new, new)
         if (about := notes.pop(INSTRUCTIONS, None)) is not None:
             text = f"its instructions for models are held back: {INSTRUCTIONS} {about}"
             session.log.add("host", "warning", f"{text}: %mcp pins {quoted(session.name)}")
         for name, note in notes.items():
-            session.log.add("host", "warning", f"{name} {note}: %mcp pins {quoted(f'{session.name}.{name}')}")
+            level = "info" if setting and note == new else "warning"
+            session.log.add("host", level, f"{name} {note}: %mcp pins {quoted(f'{session.name}.{name}')}")
         findings = await asyncio.to_thread(scan, session.name, tools)
         for finding in findings[:_MAX_LOGGED]:
             session.log.add("host", "warning", f"the scan found: {finding}")

@@ -300,7 +300,8 @@ class Connection:
         """
         session, context = self._session, self._context
         definitions = await self.client.list_tools(timeout=timeout)
-        await context.guard.examine(session, definitions, self.client.instructions or "")
+        setting = "sampling is on" if context.client_handlers.sampling is not None else ""
+        await context.guard.examine(session, definitions, self.client.instructions or "", setting)
         context.store.known.listed(session.digest, "tools", definitions)
         ttl, is_announced = self.client.tools_ttl, announces(self.client.capabilities, "tools")
         self._tools_expire_at = time.monotonic() + ttl if ttl and not is_announced else float("inf")

@@ -8,6 +8,7 @@ import pytest
 import ipymcp
 from ipymcp import errors
 from tests.bad_servers import QUICK, connected, scripted
+from tests.environments import server_command
 from tests.integration.leaks import nothing_leaks  # noqa: F401 - a fixture
 
 NEVER = msgspec.structs.replace(QUICK, refresh=3600.0)
@@ -57,6 +58,20 @@ def test_announced_tools_are_in_selections_and_in_the_list_of_their_server() -> 
         assert len(mcp.one) == 6
         mcp.one.work()
         assert "one.new6" in repr(mcp.one)
+
+
+def test_a_tool_that_appears_with_a_setting_of_ones_own_is_no_warning() -> None:
+    program, *arguments = server_command("everything")
+    with ipymcp.connect({"every": {"command": program, "args": arguments}}) as mcp:
+        tools = set(mcp.tools("every.*").names)
+        mcp.on_sampling(lambda request: "words")
+        with pytest.warns(UserWarning, match="use the new sampling setting after a restart"):
+            mcp.restart("every")
+        (new, *_) = set(mcp.tools("every.*").names) - tools
+        lines = {line["text"]: line["level"] for line in mcp.servers["every"].logs(None)}
+    name = new.partition(".")[2]
+    note = f"{name} is new since the others were pinned, perhaps because sampling is on: %mcp pins {new}"
+    assert lines[note] == "info"
 
 
 NAMES: dict[str, Callable[[ipymcp.Mcp], object]] = {
