@@ -313,6 +313,8 @@ class RequestPreview(Struct, frozen=True):
 MAX_LENGTH: Final = 400
 """Characters of a provider's or library's text in a message."""
 _AGAIN: Final = "ask again"
+_VARIABLES: Final = ("_KEY", "_TOKEN", "_URL", "_ENDPOINT")
+_OLLAMA_HINT: Final = "%mcp ask --base-url http://localhost:11434/v1 -m NAME …, or ask(…, base_url=…) · or "
 _OTHER_WORDS: Final = "ask in other words, or another model"
 _MIN_MAX_TOKENS: Final = 4_096
 """Minimum `max_tokens` that a hint proposes."""
@@ -326,11 +328,12 @@ def as_mcp_error(error: Exception) -> McpError:
     """Convert an error of the provider or the library."""
     text = first_line(error)
     if "environment variable" in text:
-        variable = next((word.strip("`") for word in text.split() if word.strip("`").endswith(("_KEY", "_TOKEN"))), "")
+        words = (word.strip("`") for word in text.split())
+        variable = next((word for word in words if word.endswith(_VARIABLES)), "")
         if variable:
-            return McpError(
-                f"this model needs the variable {variable}", hint=f"%env {variable}=… · or set it before Jupyter"
-            )
+            option = _OLLAMA_HINT if variable.startswith("OLLAMA") else ""
+            hint = f"{option}%env {variable}=… · or set it before Jupyter"
+            return McpError(f"this model needs the variable {variable}", hint=hint)
     if text.startswith("Unknown model"):
         return McpError(text.lower(), hint='write provider:name, such as "openai:gpt-5" or "anthropic:claude-opus-4-5"')
     if "maximum output retries" in text or "exceeded max retries" in text.lower():

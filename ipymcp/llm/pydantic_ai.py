@@ -530,7 +530,8 @@ class PydanticBackend:
         except ImportError as error:
             raise McpError("an OpenAI-compatible URL needs the library openai", hint=_INSTALL) from error
         provider = providers.OpenAIProvider(base_url=question.base_url, api_key=_key())
-        return chat.OpenAIChatModel(str(question.model).removeprefix("openai:"), provider=provider)
+        name = str(question.model).removeprefix("openai:").removeprefix("ollama:")
+        return chat.OpenAIChatModel(name, provider=provider)
 
     def _infer_model(self, model: Any) -> Any:
         try:

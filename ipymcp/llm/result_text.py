@@ -125,6 +125,8 @@ class ResultReader:
         return {"rows": page, "matching": len(chosen), "next": _next(offset + len(page), len(chosen))}
 
     def _value(self, handle: int) -> Any:
+        if not self._handles:
+            raise ArgumentError("no long result is kept yet", argument="handle", hint="all results are shown in full")
         if handle not in self._handles or handle not in self._results:
             known = ", ".join(map(str, self._handles)) or "none"
             raise ArgumentError(f"there is no result {handle}", argument="handle", hint=f"handles: {known}")

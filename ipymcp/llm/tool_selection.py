@@ -179,7 +179,7 @@ class ToolSelection:
         """
         if not name:
             raise UnknownName("the call names no tool")
-        for function in self._functions_for_model():
+        for function in self._functions_for_model(is_kept=True):
             if function.name == name:
                 return function
         known = self.sessions()

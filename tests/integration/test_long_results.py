@@ -31,6 +31,12 @@ def stored(mcp: Mcp, function: Callable[[], Any]) -> tuple[Toolset, str, int]:
     return tools, preview, int(preview.partition("handle=")[2].partition(" ")[0])
 
 
+def test_a_model_that_reads_a_long_result_before_there_is_one_is_told_so() -> None:
+    with ipymcp.connect("demo") as mcp:
+        told = contents(mcp.tools.run([call("read_result", handle=1)]))
+    assert told == ["Error: no long result is kept yet (all results are shown in full)"]
+
+
 def test_a_long_text_is_stored_and_read_in_pages(mcp: Mcp) -> None:
     text = "".join(f"line {number}\n" for number in range(10_000))
 

@@ -39,3 +39,22 @@ def test_a_refusal_is_the_providers_message_on_one_line(body: object, message: s
 )
 def test_the_hint_depends_on_the_providers_error(status: int, hint: str) -> None:
     assert as_mcp_error(Refusal("no", status)).hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "hint"),
+    [
+        (
+            "Set the `OLLAMA_BASE_URL` environment variable or pass it via `OllamaProvider(base_url=...)`to use it.",
+            "OLLAMA_BASE_URL",
+            "%mcp ask --base-url http://localhost:11434/v1 -m NAME …, or ask(…, base_url=…) · or ",
+        ),
+        ("Set the `OPENAI_API_KEY` environment variable or pass it via `OpenAIProvider(api_key=...)`.",
+         "OPENAI_API_KEY", ""),
+        ("Must provide the `AZURE_OPENAI_ENDPOINT` environment variable.", "AZURE_OPENAI_ENDPOINT", ""),
+    ],
+)  # fmt: skip
+def test_a_variable_that_a_provider_needs_is_named(text: str, variable: str, hint: str) -> None:
+    error = as_mcp_error(Exception(text))
+    assert error.message == f"this model needs the variable {variable}"
+    assert error.hint == f"{hint}%env {variable}=… · or set it before Jupyter"
