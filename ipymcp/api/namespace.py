@@ -14,7 +14,7 @@ from ipymcp.api.named_access import NamedAccess
 from ipymcp.api.servers import ServerCommands, Servers, ServerTools, UnloadedServerTools, log_table
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import ToolFactory
-from ipymcp.api.toolset import Toolset
+from ipymcp.api.toolset import Toolset, require_matches
 from ipymcp.argument_checks import (
     AMOUNT,
     COUNT,
@@ -339,6 +339,7 @@ class Mcp(NamedAccess):
         _TOOLS.check("ask()", "tools", tools, hint='such as mcp.tools("fs.*"), or ["fs.*", my_function]')
         given = [tools] if isinstance(tools, str) else list(tools)
         patterns = [one for one in given if isinstance(one, str)]
+        require_matches(self._host, self.tools, patterns)
         chosen = self.tools(*patterns) if patterns else self.tools("!*")
         return chosen + [one for one in given if not isinstance(one, str)]
 

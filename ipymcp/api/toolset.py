@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ipymcp.llm.tool_definitions import FunctionTool, ProviderTools
     from ipymcp.protocol.types import ToolDefinition
     from ipymcp.runtime.catalog import ToolEntry
+    from ipymcp.runtime.host import Host
 
 
 class Toolset(TableView):
@@ -375,7 +376,34 @@ class Toolset(TableView):
         missing = sorted(named.difference(self._host.sessions))
         if missing and (unloaded := [name for name in missing if name in self._host.discovery.peek().servers]):
             return f"{unloaded[0]} is configured but not loaded yet: %mcp load {quoted(unloaded[0])}"
+        known = self._host.aliases().values()
+        if self._host.sessions and (unknown := [name for name in missing if name.isidentifier() and name not in known]):
+            return f"there is no server {unknown[0]!r}; {self._host.missing_hint(unknown[0])}"
         return "no tools here" + ("" if self._host.sessions else ": %mcp load demo")
+
+
+def require_matches(host: Host, tools: Toolset, patterns: Iterable[str]) -> None:
+    """Check patterns that choose tools for a model.
+
+    Args:
+        host: The host of the tools.
+        tools: All tools.
+        patterns: The patterns; those that begin with `!` may match nothing.
+
+    Raises:
+        UnknownName: A pattern matches no tool.
+    """
+    for pattern in patterns:
+        found = () if pattern.startswith("!") else tools(pattern)
+        if isinstance(found, tuple) or len(found) or found.selection.selected():
+            continue
+        server, message = pattern.partition(".")[0], f"no tool matches {pattern!r}"
+        if server in (*host.sessions, *host.aliases().values()):
+            hint = nearest(pattern, tools.names, limit=1) or f"%mcp tools {quoted(server)} lists those of {server}"
+            raise UnknownName(message, hint=hint)
+        if server.isidentifier():
+            message += f": there is no server {server!r}"
+        raise UnknownName(message, hint=host.missing_hint(server))
 
 
 def _is_several(value: Any) -> TypeGuard[Iterable[Any]]:

@@ -534,6 +534,18 @@ def test_a_tool_of_a_stopped_server_is_an_error_for_the_model(kernel: Kernel) ->
             "%env DEEPSEEK_API_KEY=",
         ),
         ("%mcp ask", "UsageError: the question is missing: write it after %mcp ask", ""),
+        (
+            '%mcp ask "hi" --model test --tools demo.*',
+            "UsageError: --model is behind the question, and options come before it",
+            '%mcp ask --model test --tools demo.* "hi"',
+        ),
+        ("%mcp ask --tools demo.echo,dmo.* hey", "UnknownName: no tool matches 'dmo.*'", "did you mean 'demo'?"),
+        ("mcp.ask('hey', tools='dmo.*')", "UnknownName: no tool matches 'dmo.*'", "did you mean 'demo'?"),
+        (
+            "mcp.ask('hey', tools=['demo.ehco'])",
+            "UnknownName: no tool matches 'demo.ehco'",
+            "did you mean 'demo.echo'?",
+        ),
         ("%mcp ask --modle x hey", "UsageError: there is no option --modle; did you mean '--model'?", ""),
     ],
 )

@@ -296,3 +296,5 @@ def test_one_pattern_may_stand_alone_where_several_may(shared: Mcp) -> None:
     assert shared._selection("demo.echo").names == shared._selection(["demo.echo"]).names == ["demo.echo"]
     with pytest.raises(ipymcp.ArgumentError):
         shared._selection(5)
+    assert shared.tools("dmo.*").table.note == "there is no server 'dmo'; did you mean 'demo'?"
+    assert shared.tools("demo.nothing*").table.note == "no tools here"

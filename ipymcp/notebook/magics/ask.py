@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from ipymcp.api.apps import apps_of
 from ipymcp.api.namespace import chat_of
 from ipymcp.api.resources import Template
+from ipymcp.api.toolset import require_matches
 from ipymcp.errors import ArgumentError, McpError
 from ipymcp.llm.answer import insertable, insertable_blocks
 from ipymcp.notebook.call_code import of_model
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax, tokenize
 from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_expression
-from ipymcp.notebook.magics.resources import check_patterns
 from ipymcp.results import markdown
 from ipymcp.text import escaped, visible
 
@@ -184,6 +184,10 @@ def _ask_request(request: MagicRequest) -> AskRequest:
 
     parsed = request.parsed
     prompt = request.cell if request.cell is not None else request.text
+    if request.cell is None and (behind := _OPTIONS_BEHIND.search(request.text)):
+        question, options = request.text[: behind.start()], behind[0].strip()
+        message = f"{options.split()[0]} is behind the question, and options come before it"
+        raise LineError(f"{message}: %mcp ask {options} {question}", 0)
     if parsed.has("--continue"):
         if not parsed.text("--chat"):
             raise LineError("--continue needs --chat NAME: the conversation to continue", 0)
@@ -224,12 +228,10 @@ def _tools(request: MagicRequest, parsed: Parsed) -> Toolset:
     patterns = _patterns([*parsed.texts("--tools"), *request.names])
     if not patterns:
         return request.mcp.tools
-    chosen = request.mcp.tools("!*") if patterns == ["-"] else request.mcp.tools(*patterns)
-    if not len(chosen) and patterns != ["-"]:
-        known = ", ".join(request.mcp) or "none"
-        check_patterns(request, patterns, "tool")
-        raise McpError(f"no tool matches {' '.join(patterns)}", hint=f"servers: {known} · %mcp tools lists theirs")
-    return chosen
+    if patterns == ["-"]:
+        return request.mcp.tools("!*")
+    require_matches(request.host, request.mcp.tools, patterns)
+    return request.mcp.tools(*patterns)
 
 
 def _patterns(texts: list[str]) -> list[str]:
@@ -517,6 +519,13 @@ _OPTIONS = (
     Option("--temperature", "T", "the randomness of the model's choices, from 0", number=True),
     Option("--max-tokens", "N", "maximum tokens of each response", number=True),
 )
+
+_FLAGS = "|".join(option.name for option in _OPTIONS if not option.value)
+_VALUED = "|".join(option.name for option in _OPTIONS if option.value and option.name.startswith("--"))
+_OPTIONS_BEHIND = re.compile(
+    rf"""(?:\s++(?:(?:{_VALUED})(?:=|\s++)(?:"[^"]*"|'[^']*'|\S++)|-m\s++\S+:\S+|{_FLAGS}))+\s*$"""
+)
+"""Options at the end of a question on a line; `-m` only with a model's name, because `python -m venv` is no option."""
 
 COMMANDS = {
     "ask": Command(
