@@ -399,7 +399,7 @@ def require_matches(host: Host, tools: Toolset, patterns: Iterable[str]) -> None
             continue
         server, message = pattern.partition(".")[0], f"no tool matches {pattern!r}"
         if server in (*host.sessions, *host.aliases().values()):
-            hint = nearest(pattern, tools.names, limit=1) or f"%mcp tools {quoted(server)} lists those of {server}"
+            hint = nearest(pattern, tools.names, limit=1) or f"%mcp tools {quoted(server)} lists what it has"
             raise UnknownName(message, hint=hint)
         if server.isidentifier():
             message += f": there is no server {server!r}"

@@ -272,7 +272,7 @@ class ReceivedResult:
             return missing_attribute(self, name, "a result", hint=self._other_place(name) if has_data else "")
 
     def _other_place(self, name: str) -> str:
-        """Place of a missing attribute: a member of the data, or a method of the data or the text."""
+        """Name what to write instead of an attribute: a member of the data, or a method of the data or the text."""
         data: Any = self.data  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
         if is_object(data) and name in data:
             return f"use [{name!r}]" + (", or .df" if isinstance(data[name], list) else "")

@@ -20,6 +20,7 @@ WORD = re.compile(r"%mcp ([a-z]+)(?: ([^\s`.,;:]+))?")
 FILLED = re.compile(r"%mcp(?: [a-z]+)+(?: [^\s,;·]+)* $")
 """A line to type, up to a word that is filled in."""
 NOT_QUOTED = {
+    "ask.py": {"options", "question"},  # as the user typed them
     "calls.py": {"shown", "path.raw"},  # a number, and the word as it was typed
     "call.py": {"self.number"},
     "dispatch.py": {"word.raw", "text.strip()"},  # as they were typed

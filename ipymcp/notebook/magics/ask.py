@@ -184,8 +184,8 @@ def _ask_request(request: MagicRequest) -> AskRequest:
 
     parsed = request.parsed
     prompt = request.cell if request.cell is not None else request.text
-    if request.cell is None and (behind := _OPTIONS_BEHIND.search(request.text)):
-        question, options = request.text[: behind.start()], behind[0].strip()
+    if request.cell is None and (options := _options_behind(request.text)):
+        question = request.text.removesuffix(options).strip()
         message = f"{options.split()[0]} is behind the question, and options come before it"
         raise LineError(f"{message}: %mcp ask {options} {question}", 0)
     if parsed.has("--continue"):
@@ -222,6 +222,19 @@ def _ask_request(request: MagicRequest) -> AskRequest:
         names=names,
         offers=_Offers(request),
     )
+
+
+def _options_behind(text: str) -> str:
+    """The options at the end of a question on a line; `-m` only with a provider, because of `python -m venv`."""
+    for found in _OPTION.finditer(text, max(0, len(text) - _MAX_OPTIONS)):
+        options = text[found.end() :]
+        try:
+            parsed = COMMANDS["ask"].syntax.parse(tokenize(options).words)
+        except LineError:
+            continue
+        if not parsed.names and ":" in (parsed.text("-m") or ":"):
+            return options
+    return ""
 
 
 def _tools(request: MagicRequest, parsed: Parsed) -> Toolset:
@@ -470,6 +483,9 @@ _EFFORTS = (
     "xhigh",
     "max",
 )  # the same as in llm.backend, which is imported later
+_OPTION = re.compile(r"\s(?=--?[A-Za-z])")
+_MAX_OPTIONS = 500
+"""Characters at the end of a question that may be options."""
 _OPTIONS = (
     Option(
         "--model",
@@ -519,13 +535,6 @@ _OPTIONS = (
     Option("--temperature", "T", "the randomness of the model's choices, from 0", number=True),
     Option("--max-tokens", "N", "maximum tokens of each response", number=True),
 )
-
-_FLAGS = "|".join(option.name for option in _OPTIONS if not option.value)
-_VALUED = "|".join(option.name for option in _OPTIONS if option.value and option.name.startswith("--"))
-_OPTIONS_BEHIND = re.compile(
-    rf"""(?:\s++(?:(?:{_VALUED})(?:=|\s++)(?:"[^"]*"|'[^']*'|\S++)|-m\s++\S+:\S+|{_FLAGS}))+\s*$"""
-)
-"""Options at the end of a question on a line; `-m` only with a model's name, because `python -m venv` is no option."""
 
 COMMANDS = {
     "ask": Command(
