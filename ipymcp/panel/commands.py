@@ -38,6 +38,7 @@ from ipymcp.panel.messages import (
     FollowFields,
     HistoryFields,
     HistoryRow,
+    IconFields,
     JsonObject,
     LoadFields,
     Malformed,
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
 
     from ipymcp.api.resources import PromptResult
     from ipymcp.panel.panel import Panel, View
+    from ipymcp.protocol.client import Client
     from ipymcp.protocol.types import TemplateDefinition
     from ipymcp.results.resource_result import ResourceResult
     from ipymcp.results.tool_result import ToolResult
@@ -125,6 +127,27 @@ async def _tools(panel: Panel, view: View, message: AnyServerFields) -> list[Too
 async def _tool(panel: Panel, view: View, message: ToolFields) -> ToolRow:
     session, entry = _entry(panel, message)
     return await asyncio.to_thread(tool_details, panel.host, session, entry)
+
+
+@_command(IconFields, "icon")
+async def _icon(panel: Panel, view: View, message: IconFields) -> str | None:
+    """Return the icon of a running server, or of one of its tools, resources or prompts, as a data URL."""
+    session = panel.host.find(message.server)
+    icons = None if session.client is None else _icons(session, session.client, message)
+    return await panel.icons.first(session.definition.url, icons)
+
+
+def _icons(session: ServerSession, client: Client, message: IconFields) -> Any:
+    catalog, name = session.catalog, message.name
+    if message.of == "server":
+        return client.server_info.get("icons")
+    if message.of == "tools":
+        return next((one.definition.icons for one in catalog.tools.values() if one.name == name), None)
+    if message.of == "prompts":
+        prompt = catalog.find_prompt(name)
+        return prompt and prompt.definition.icons
+    offered = catalog.resources.get(name) or catalog.templates.get(name)
+    return offered and offered.icons
 
 
 @_command(CallFields, "validate")
@@ -368,6 +391,7 @@ def _names(definition: Any) -> dict[str, Any]:
         "name": visible(definition.name),
         "title": shown_text(definition.title),
         "description": shown_text(definition.description),
+        "has_icon": len(definition.icons) > 0,
     }
 
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.interaction.cells import NO_PAGE
+from ipymcp.panel.icons import IconCache
 from ipymcp.panel.messages import (
     VERSION,
     Acknowledgement,
@@ -449,6 +450,7 @@ class Panel:
         """Numbers of the results that were shown in views; only of these a view can get more rows."""
         self.tables: OrderedDict[int, RecordTable] = OrderedDict()
         """The tables that views used last, by the numbers of their results."""
+        self.icons = IconCache()
         self.views: dict[View, asyncio.Task[None]] = {}
         self.shown = PanelState(self.host, self._is_own)
         self.numbers = LogNumbers()

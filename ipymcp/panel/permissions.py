@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T", "ServerRow", "CallRow", "QuestionRow")
-VIEW_VERBS: Final = frozenset({"logs", "tools", "tool", "history", "details"})
+VIEW_VERBS: Final = frozenset({"logs", "tools", "tool", "icon", "history", "details"})
 RUN_VERBS: Final = frozenset(
     {
         *("call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "suggest", "answer"),

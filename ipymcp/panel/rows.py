@@ -462,6 +462,7 @@ def server_row(session: ServerSession, alias: str, disabled: int, tools_version:
         starting=start_progress(session),
         instructions=shown_text(client.instructions if client else None),
         capabilities=sorted(visible(str(name)) for name in client.capabilities) if client else [],
+        has_icon=client is not None and bool(client.server_info.get("icons")),
     )
 
 
@@ -545,6 +546,7 @@ def _tool_row(host: Host, session: ServerSession, entry: ToolEntry, findings: li
         disabled=policy.filters.forbidding(entry) is not None,
         changed=host.guard.pinning.has_changed(session.rights.digest, entry.name),
         findings=findings[:_MAX_FINDINGS],
+        has_icon=len(definition.icons) > 0,
     )
 
 

@@ -75,6 +75,15 @@ class DiscoverResult(Struct, rename={"meta": "_meta"}):
     meta: dict[str, Any] = {}
 
 
+_MAX_ICONS_BYTES = 20_000
+"""Maximum bytes of the icons of one definition; larger ones are not kept, because a server may have thousands."""
+
+
+def _drop_large_icons(definition: ToolDefinition | ResourceDefinition | TemplateDefinition | PromptDefinition) -> None:
+    if len(definition.icons) > _MAX_ICONS_BYTES:
+        definition.icons = Raw()
+
+
 class ToolDefinition(Struct, rename={"meta": "_meta"}):
     """A tool as defined by the server, with verbatim schemas."""
 
@@ -86,6 +95,10 @@ class ToolDefinition(Struct, rename={"meta": "_meta"}):
     annotations: Raw = Raw()
     execution: Raw = Raw()
     meta: Raw = Raw()
+    icons: Raw = Raw()
+
+    def __post_init__(self) -> None:
+        _drop_large_icons(self)
 
 
 class ResourceDefinition(Struct, rename={"meta": "_meta"}):
@@ -99,6 +112,10 @@ class ResourceDefinition(Struct, rename={"meta": "_meta"}):
     size: float | None = None
     annotations: Raw = Raw()
     meta: Raw = Raw()
+    icons: Raw = Raw()
+
+    def __post_init__(self) -> None:
+        _drop_large_icons(self)
 
 
 class TemplateDefinition(Struct):
@@ -110,6 +127,10 @@ class TemplateDefinition(Struct):
     description: str | None = None
     mimeType: str | None = None
     annotations: Raw = Raw()
+    icons: Raw = Raw()
+
+    def __post_init__(self) -> None:
+        _drop_large_icons(self)
 
 
 class PromptArgument(Struct):
@@ -128,6 +149,10 @@ class PromptDefinition(Struct):
     title: str | None = None
     description: str | None = None
     arguments: list[PromptArgument] | None = None
+    icons: Raw = Raw()
+
+    def __post_init__(self) -> None:
+        _drop_large_icons(self)
 
 
 class Page(Struct, kw_only=True):

@@ -452,6 +452,11 @@ def _sniff(head: bytes) -> str | None:
     return next((kind for signature, kind in _SIGNATURES if head.startswith(signature)), None)
 
 
+def image_type(data: bytes) -> str | None:
+    """The type of an image, by its contents; of an SVG only if it does nothing but draw. None for everything else."""
+    return _sniff(data[:12]) or (_SVG if _is_static_svg(data) else None)
+
+
 def _is_static_svg(data: bytes) -> bool:
     try:
         data.decode()

@@ -8,7 +8,7 @@ export type QuestionRow = QuestionHead & Page;
 export type Verb = keyof Verbs;
 export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verbs[V][0] }[Verb];
 
-export const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["details", "history", "logs", "tool", "tools"]);
+export const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["details", "history", "icon", "logs", "tool", "tools"]);
 
 export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "app_call", "app_close", "app_leave", "app_open", "app_request", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
 
@@ -37,6 +37,7 @@ export interface Verbs {
   file: [FileFields, FilePart];
   forget: [LoadFields, null];
   history: [HistoryFields, HistoryRow[]];
+  icon: [IconFields, string | null];
   keep: [TrialFields, AddedServer];
   keep_result: [PastCallFields, CallText];
   known: [object, UnloadedServer[]];
@@ -303,6 +304,12 @@ export interface HistoryFields {
 export interface HistoryRow extends CallSummary {
   /** The number of the call, if this kernel made it recently. */
   call?: number | null;
+}
+
+/** A request for the icon of a server, or of a tool, a prompt or a resource by its name or its URI. */
+export interface IconFields extends ServerFields {
+  of: "server" | "tools" | "resources" | "prompts";
+  name?: string;
 }
 
 /** A server that was added, and the cell that loads it. */

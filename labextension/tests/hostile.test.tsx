@@ -108,6 +108,7 @@ describe("in the views", () => {
     const { see, tab, root, click } = await show(kernel);
     click(/^demo/);
     tab("Logs");
+    await waitFor(() => expect(kernel.asked("logs")).toHaveLength(1));
     kernel.transport.say({
       kind: "log",
       server: "demo",

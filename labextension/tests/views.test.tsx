@@ -189,6 +189,28 @@ describe("servers", () => {
     expect(kernel.asked("forget")).toMatchObject([{ what: ["shop"] }]);
   });
 
+  test("icons come once the kernel has them, as images, and a letter stands where there is none", async () => {
+    const icon = "data:image/png;base64,AAAA";
+    const kernel = new FakeKernel(stateOf([server("shop", { has_icon: true }), server("42 birds")]), {
+      tools: () => [tool("shop", "order", { has_icon: true }), tool("shop", "plain")],
+      icon: ({ of }) => (of === "tools" ? "data:image/svg+xml;base64,BBBB" : icon),
+    });
+    const { root, see, tab } = await show(kernel);
+    const images = (): (string | null)[] => [...root.querySelectorAll("img")].map((each) => each.getAttribute("src"));
+    const letters = [...root.querySelectorAll(".mcp-emblem[data-letter]")].map((each) =>
+      each.getAttribute("data-letter"),
+    );
+    expect(letters).toEqual(["4", "S"]);
+    await waitFor(() => expect(images()).toEqual([icon]));
+    tab("Tools");
+    await see.findByRole("treeitem", { name: /order/ });
+    await waitFor(() => expect(images()).toContain("data:image/svg+xml;base64,BBBB"));
+    expect(kernel.asked("icon").map(({ of, name }) => [of, name])).toEqual([
+      ["server", ""],
+      ["tools", "order"],
+    ]);
+  });
+
   test("another version of the protocol is said, and nothing can be done", async () => {
     const { see } = await show(demo({ version: 3, ipymcp: "9.0" }));
     expect(see.getByRole("alert").textContent).toContain("Upgrade this panel");

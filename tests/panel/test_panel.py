@@ -62,7 +62,7 @@ def test_hello_is_answered_by_hello_and_a_snapshot(open_notebook: OpenNotebook) 
         **{"name": "demo", "alias": "demo", "state": "ready", "lazy": False, "transport": "stdio"},
         **{"protocol": "2026-07-28", "version": "1.0.0", "source": "this notebook", "own": False},
         **{"calls": 0, "tools": 5, "resources": 3, "prompts": 1, "disabled_tools": 0},
-        **{"error": None, "missing": None, "starting": None},
+        **{"error": None, "missing": None, "starting": None, "has_icon": False},
         "capabilities": ["completions", "logging", "prompts", "resources", "tools"],
     }
 
@@ -583,7 +583,7 @@ def test_servers_are_offered_to_the_notebook_that_used_them_and_to_no_other(tmp_
 # -- modes, and malformed messages ------------------------------------------------------------------------------------
 
 VERBS = {
-    "view": {"logs", "tools", "tool", "history", "details"},
+    "view": {"logs", "tools", "tool", "icon", "history", "details"},
     "run": {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "suggest"}
     | {"answer", "refresh", "repeat", "repeat_code", "keep_result", "rows", "row", "file"},
     "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}

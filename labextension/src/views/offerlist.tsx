@@ -6,6 +6,7 @@ import type { Problem } from "../protocol";
 import { singleLine } from "../text";
 import { trans } from "../translation";
 import { usePanel } from "./context";
+import { Emblem } from "./emblem";
 import { ProblemBox, SearchField } from "./parts";
 import { plainLine } from "./prose";
 import type { TreeItem } from "./rows";
@@ -211,7 +212,10 @@ function Line<Row>({ item, draw, total }: { item: Item<Row> } & Pick<Props<Row>,
   return (
     <>
       {box}
-      <span class="mcp-group mcp-ellipsis">{singleLine(item.server)}</span>
+      <span class="mcp-group mcp-ellipsis">
+        <Emblem server={item.server} />
+        {singleLine(item.server)}
+      </span>
       <span class="mcp-muted mcp-figure">{total(item.rows.length)}</span>
     </>
   );
@@ -223,11 +227,13 @@ export function OfferLine(props: {
   title: string;
   description: string | null | undefined;
   off?: boolean;
+  icon?: JSX.Element;
   children?: ComponentChildren;
 }): JSX.Element {
   const { description } = props;
   return (
     <>
+      {props.icon}
       <span class="mcp-member mcp-grow">
         <span class={props.off ? "mcp-ellipsis mcp-off" : "mcp-ellipsis"} title={singleLine(props.title)}>
           {singleLine(props.name)}

@@ -21,6 +21,7 @@ import { trans } from "../translation";
 import { useAllowed, usePanel, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
 import type { Group } from "./offerlist";
+import { OfferIcon } from "./emblem";
 import { OfferLine, OfferList } from "./offerlist";
 import { Button, ProblemBox, SubmitButton } from "./parts";
 import { PreviewView } from "./preview";
@@ -149,7 +150,12 @@ function Resources({ server: shown, kinds }: Props): JSX.Element {
       keyOf={uriKey}
       hasSecondLine={({ description }) => Boolean(description)}
       draw={(row) => (
-        <OfferLine name={row.title ?? row.name} title={row.uri} description={row.description}>
+        <OfferLine
+          name={row.title ?? row.name}
+          title={row.uri}
+          description={row.description}
+          icon={<OfferIcon server={row.server} of="resources" name={row.uri} has={row.has_icon} />}
+        >
           <span class="mcp-muted">{row.template ? trans.__("template") : singleLine(row.mime ?? "")}</span>
         </OfferLine>
       )}
@@ -303,7 +309,14 @@ function Prompts({ server: shown, kinds }: Props): JSX.Element {
       textOf={textOf}
       keyOf={keyOf}
       hasSecondLine={({ description }) => Boolean(description)}
-      draw={(row) => <OfferLine name={row.title ?? row.name} title={row.name} description={row.description} />}
+      draw={(row) => (
+        <OfferLine
+          name={row.title ?? row.name}
+          title={row.name}
+          description={row.description}
+          icon={<OfferIcon server={row.server} of="prompts" name={row.name} has={row.has_icon} />}
+        />
+      )}
       chosen={key}
       onChoose={(row) => setKey(keyOf(row))}
     />

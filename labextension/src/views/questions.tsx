@@ -24,6 +24,7 @@ import { problemOf, questionsOf } from "../store";
 import { count, singleLine, visible, webAddress } from "../text";
 import { trans } from "../translation";
 import { problemText, useAllowed, usePanel, useSelect } from "./context";
+import { Emblem } from "./emblem";
 import { MenuButton } from "./menu";
 import { Button, Lines, SubmitButton } from "./parts";
 
@@ -121,6 +122,7 @@ function Dialog({ question, more, prefix }: { question: QuestionRow; more: numbe
       ref={box}
     >
       <h2 id={`${prefix}-question`}>
+        {question.server && question.type !== "trust" && <Emblem server={question.server} />}
         {headingOf(question)}
         {more > 0 && <span class="mcp-muted">{` · ${trans.__("%1 more after this", more)}`}</span>}
       </h2>
@@ -419,7 +421,8 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
               onChange={() => setServers(toggled(servers, candidate.name))}
             />
             <span>
-              {trans.__("Run")} <strong>{singleLine(candidate.name)}</strong>
+              {trans.__("Run")} <Emblem server={candidate.name} />
+              <strong>{singleLine(candidate.name)}</strong>
             </span>
           </label>
           <div

@@ -7,6 +7,7 @@ import { bytes, count, singleLine, visible, wholeDuration } from "../text";
 import { trans } from "../translation";
 import type { Loaded } from "./context";
 import { useRequest, useLoaded, useAllowed, useMode, useNow, usePanel, useSelect, useUniqueId } from "./context";
+import { Emblem } from "./emblem";
 import type { IconName } from "./icons";
 import { Icon, IconButton } from "./icons";
 import { late } from "./late";
@@ -159,6 +160,7 @@ export function ServerCard(props: { server: ServerRow; go?: Go; open?: boolean }
             title={server.where ? singleLine(server.where) : undefined}
             onClick={() => setOpen(!open)}
           >
+            <Emblem server={server.name} />
             <span class="mcp-ellipsis">{name}</span>
           </button>
           <div class="mcp-card-summary mcp-ellipsis">
@@ -309,6 +311,7 @@ function KnownServers({ withDemo, known: { value, problem, loading, reload } }: 
         {known.map((server) => (
           <li key={server.name} class="mcp-card-line">
             <span class="mcp-card-name">
+              <Emblem server={server.name} />
               <span class="mcp-ellipsis">{singleLine(server.name)}</span>
             </span>
             <span
@@ -330,6 +333,7 @@ function KnownServers({ withDemo, known: { value, problem, loading, reload } }: 
         {withDemo && !servers["demo"] && !known.some((server) => server.name === "demo") && (
           <li class="mcp-card-line">
             <span class="mcp-card-name">
+              <Emblem server="demo" />
               <span class="mcp-ellipsis">{"demo"}</span>
             </span>
             <span class="mcp-muted mcp-ellipsis">{trans.__("included with ipymcp")}</span>

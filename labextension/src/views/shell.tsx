@@ -8,12 +8,12 @@ import { Boundary } from "./boundary";
 import { useAllowed, usePanel, useSelect, useUniqueId } from "./context";
 import { IconButton } from "./icons";
 import { late } from "./late";
-import { LogsView } from "./logs";
 import { Button, Tabs, attention } from "./parts";
 import { CELL_FORM_CLASS, Questions, useClickGuard } from "./questions";
 import { ServerCard, ServersView } from "./servers";
 import { OffersView } from "./tools";
 
+const LogsView = late(async () => (await import("./logs")).LogsView);
 const ActivityView = late(async () => (await import("./activity")).ActivityView);
 
 const viewTitles = (): { [Name in ViewName]: string } => ({

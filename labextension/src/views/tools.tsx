@@ -9,6 +9,7 @@ import { useAllowed, useLatest, useLoaded, usePanel, useRequest, useSelect } fro
 import { ListAndDetail } from "./detail";
 import { IconButton } from "./icons";
 import { late } from "./late";
+import { OfferIcon } from "./emblem";
 import type { Group } from "./offerlist";
 import { OfferLine, OfferList } from "./offerlist";
 import { Badges, Button } from "./parts";
@@ -107,6 +108,7 @@ function ToolsView({ server, kinds }: Props): JSX.Element {
           title={`${each.server}.${each.name}`}
           description={each.description}
           off={each.disabled}
+          icon={<OfferIcon server={each.server} of="tools" name={each.name} has={each.has_icon} />}
         >
           <Badges badges={exceptions(each)} />
         </OfferLine>
