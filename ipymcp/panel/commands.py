@@ -330,7 +330,7 @@ async def _prompts(panel: Panel, view: View, message: ServerFields) -> list[Prom
     catalog = await session.resources.refresh("prompts")
     return [
         PromptRow(
-            **_names(one.definition) | {"name": one.name},
+            **(_names(one.definition) | dict[str, Any](name=one.name)),
             arguments=[
                 StringParameter(name=each.name, description=shown_text(each.description), required=bool(each.required))
                 for each in one.definition.arguments or ()

@@ -226,9 +226,9 @@ def _server(row: Row) -> KnownServer:
 
 
 def _without_absent(definition: msgspec.Struct) -> dict[str, Any]:
-    """Return a definition's members without absent ones, which are `None` or an empty `Raw`."""
+    """Return a definition's members without its icons and absent ones, which are `None` or an empty `Raw`."""
     values = zip(definition.__struct_encode_fields__, msgspec.structs.astuple(definition), strict=True)
-    return {name: value for name, value in values if value is not None and value != msgspec.Raw()}
+    return {name: value for name, value in values if name != "icons" and value is not None and value != msgspec.Raw()}
 
 
 def _masked(definition: dict[str, Any], is_called: bool) -> bytes:

@@ -101,6 +101,19 @@ describe("questions", () => {
     ]);
   });
 
+  test("a single server has no box to tick, and a button that says what it does", async () => {
+    const candidates = [{ name: "one", lines: ["command: npx one"], dangers: [], secrets: ["token"] }];
+    const kernel = asked({ type: "trust", candidates });
+    const { see, click } = await show(kernel);
+    expect(see.getAllByRole("checkbox")).toEqual([see.getByLabelText("Give it your secret token")]);
+    click("Trust and start");
+    click("Don't trust");
+    expect(kernel.asked("answer")).toMatchObject([
+      { question: "q", servers: ["one"], secrets: [] },
+      { question: "q", servers: [], secrets: [] },
+    ]);
+  });
+
   test("several servers are ticked at once, without their secrets", async () => {
     const candidates = [
       { name: "one", lines: ["command: one"], dangers: [], secrets: ["token"] },

@@ -73,8 +73,7 @@ def test_a_server_is_searched_asked_for_its_values_tried_and_saved_with_its_cell
     expect(question).to_contain_text("is to be added to this notebook")
     expect(question).to_contain_text("uvx clock-mcp@1.1.0 --format=iso")
     page.screenshot(path=tmp_path / "trust.png")
-    question.get_by_role("checkbox").check()
-    question.get_by_role("button", name="Trust selected").click()
+    question.get_by_role("button", name="Trust and start").click()
     expect(panel.root.get_by_role("list", name="Tools of clock")).to_contain_text("settings")
     page.screenshot(path=tmp_path / "tried.png")
     assert faults(panel) == []
@@ -179,8 +178,7 @@ def test_the_menu_and_the_launcher_offer_it_and_the_file_browser_loads_the_serve
     page.get_by_role("menuitem", name="Load MCP Servers of This File").click()
     question = panel.root.get_by_role("alertdialog")
     expect(question).to_contain_text("theirs")
-    question.get_by_role("checkbox").check()
-    question.get_by_role("button", name="Trust selected").click()
+    question.get_by_role("button", name="Trust and start").click()
     panel.expect_state("theirs", "ready")
 
 

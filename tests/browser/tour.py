@@ -124,8 +124,7 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     question.get_by_role("button", name="Send").click()
     expect(question).to_contain_text("is to be added to this notebook")
     yield "question-trust-package"
-    question.get_by_role("checkbox").check()
-    question.get_by_role("button", name="Trust selected").click()
+    question.get_by_role("button", name="Trust and start").click()
     expect(root.get_by_role("list", name="Tools of clock")).to_contain_text("settings")
     yield "add-tried"
     panel.press("Cancel")
@@ -256,7 +255,7 @@ def _questions(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     question.get_by_role("button", name="Cancel").click()
     notebook.until_idle()
     notebook.begin(THEIRS)
-    expect(panel.button("Trust selected")).to_be_visible()
+    expect(panel.root.get_by_role("button", name="Trust ")).to_be_visible()
     yield "question-trust"
     expect(guard).to_have_count(0)
     panel.press("Don't trust")

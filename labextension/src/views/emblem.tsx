@@ -41,7 +41,7 @@ export function Emblem({ server }: { server: string }): JSX.Element {
   let hue = 0;
   for (const character of server) hue = (hue * 31 + (character.codePointAt(0) ?? 0)) % 360;
   return (
-    <span class="mcp-emblem" style={{ "--mcp-hue": hue }} data-letter={letter.toUpperCase()}>
+    <span class="mcp-emblem" aria-hidden="true" style={{ "--mcp-hue": hue }} data-letter={letter.toUpperCase()}>
       <OfferIcon server={server} of="server" has={has} />
     </span>
   );

@@ -391,7 +391,9 @@ const COLUMNS = /^(\S+(?: \S+)*) {2,}(.*)$/s;
 function Trust({ question, answer }: { question: QuestionHead & TrustPage; answer: SendAnswer }): JSX.Element {
   const names = question.candidates.map((each) => each.name);
   const agreed = question.candidates.filter((each) => each.is_agreed).map((each) => each.name);
-  const [servers, setServers] = useState<readonly string[]>(agreed);
+  // The button for a single server names what it does; of several servers, the user chooses.
+  const isSingle = names.length === 1;
+  const [servers, setServers] = useState<readonly string[]>(isSingle ? names : agreed);
   const [secrets, setSecrets] = useState<readonly string[]>([]);
   const toggled = (all: readonly string[], name: string): string[] =>
     all.includes(name) ? all.filter((each) => each !== name) : [...all, name];
@@ -413,18 +415,25 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
       )}
       {question.candidates.map((candidate) => (
         <div key={candidate.name} class="mcp-call-request">
-          <label class="mcp-check">
-            <input
-              type="checkbox"
-              checked={servers.includes(candidate.name)}
-              disabled={candidate.is_agreed === true}
-              onChange={() => setServers(toggled(servers, candidate.name))}
-            />
-            <span>
-              {trans.__("Run")} <Emblem server={candidate.name} />
+          {isSingle ? (
+            <div>
+              <Emblem server={candidate.name} />
               <strong>{singleLine(candidate.name)}</strong>
-            </span>
-          </label>
+            </div>
+          ) : (
+            <label class="mcp-check">
+              <input
+                type="checkbox"
+                checked={servers.includes(candidate.name)}
+                disabled={candidate.is_agreed === true}
+                onChange={() => setServers(toggled(servers, candidate.name))}
+              />
+              <span>
+                {trans.__("Run")} <Emblem server={candidate.name} />
+                <strong>{singleLine(candidate.name)}</strong>
+              </span>
+            </label>
+          )}
           <div
             class="mcp-pre"
             tabIndex={0}
@@ -463,7 +472,7 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
       ))}
       <div class="mcp-actions">
         <Button primary disabled={!servers.length} onClick={() => send(servers)}>
-          {trans.__("Trust selected")}
+          {isSingle ? trans.__("Trust and start") : trans.__("Trust selected")}
         </Button>
         <Button onClick={() => send([])}>{trans.__("Don't trust")}</Button>
       </div>
