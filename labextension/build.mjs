@@ -4,6 +4,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import rspack from "@rspack/core";
 import { build } from "esbuild";
 
 const HERE = new URL(".", import.meta.url).pathname;
@@ -55,9 +56,22 @@ function packagesIn({ metafile }) {
   });
 }
 
+/** Minifies a module once more: several passes of SWC, which comes with JupyterLab's builder, save what esbuild leaves. */
+async function compress(path) {
+  const options = { module: true, ecma: 2022 };
+  const { code } = await rspack.experiments.swc.minify(readFileSync(path, "utf8"), {
+    ...options,
+    compress: { ...options, passes: 4, keep_fargs: false },
+    mangle: { toplevel: true },
+    format: { ecma: 2022, comments: false },
+  });
+  writeFileSync(path, code);
+}
+
 /** Builds the panel and its stub, which the kernel sends, into a folder. */
 export async function buildPanel(outdir = STATIC) {
   const built = await build({ ...COMMON, entryPoints: { panel: "src/cell.ts", stub: "src/stub.ts" }, outdir });
+  await compress(join(outdir, "panel.js"));
   const notices = packagesIn(built).map((one) => `${one.name} ${one.versionInfo}\n\n${one.extractedText.trim()}\n`);
   writeFileSync(join(outdir, "LICENSES.txt"), `panel.js has in it:\n\n${notices.join("\n")}`);
 }

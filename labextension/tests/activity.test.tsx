@@ -1,5 +1,5 @@
 import { fireEvent, waitFor, within } from "@testing-library/preact";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { CallDetails, HistoryRow, MessageRow } from "../src/protocol";
 import { CALL, RESULT, demo } from "./demo";
 import type { Answers } from "./fake";
@@ -227,7 +227,7 @@ describe("activity", () => {
     await waitFor(() => expect(size()).toBe("400"));
     choose(see.getByRole("combobox", { name: "State" }), "refused");
     await waitFor(() => expect(kernel.asked("history").at(-1)).toMatchObject({ outcome: "refused" }));
-    fireEvent.click(see.getByLabelText("all notebooks"));
+    fireEvent.click(see.getByLabelText("All notebooks"));
     await waitFor(() => expect(kernel.asked("history").at(-1)).toMatchObject({ everywhere: true }));
     type(see.getByRole("searchbox", { name: "Search calls" }), "slow");
     await waitFor(() => expect(kernel.asked("history").at(-1)).toMatchObject({ words: "slow" }));
@@ -265,7 +265,7 @@ describe("the protocol", () => {
     tab("Servers");
     say(kernel, message(1), message(2));
     tab("Activity");
-    await waitFor(() => expect(lines(root)).toHaveLength(2));
+    await waitFor(() => expect(lines(root)).toHaveLength(1));
     expect(kernel.asked("protocol")).toHaveLength(1);
     choose(see.getByRole("combobox", { name: "Server" }), "fs");
     await waitFor(() =>
@@ -292,29 +292,42 @@ describe("the protocol", () => {
       message(3, { type: "notification", method: "notifications/progress", id: null }),
     );
     const options = (): string[] => lines(root).map((each) => each.textContent ?? "");
-    await waitFor(() => expect(options()).toHaveLength(3));
-    expect(options()[1]).toMatch(/\u2190receivedtools\/call response40 B \u00b7 0.3 s$/);
-    expect(options()[2]).toMatch(/\u2192senttools\/call40 B$/);
+    await waitFor(() => expect(options()).toHaveLength(2));
+    expect(options()[1]).toMatch(/\u2192sent\u2190receivedtools\/call40 B \u00b7 0.3 s$/);
     choose(see.getByRole("combobox", { name: "Kind" }), "response");
     await waitFor(() => expect(options()).toHaveLength(1));
-    choose(see.getByRole("combobox", { name: "Kind" }), "all messages");
+    choose(see.getByRole("combobox", { name: "Kind" }), "All messages");
     type(see.getByRole("searchbox", { name: "Search messages" }), "PROGRESS");
     await waitFor(() => expect(options()).toHaveLength(1));
     type(see.getByRole("searchbox", { name: "Search messages" }), "");
     click("Pause");
     await see.findByRole("button", { name: "Resume" });
-    say(kernel, message(4));
+    say(kernel, message(5, { id: "2" }));
     await new Promise((resolve) => setTimeout(resolve, 150));
-    expect(options()).toHaveLength(3);
+    expect(options()).toHaveLength(2);
     click("Resume");
-    await waitFor(() => expect(options()).toHaveLength(4));
+    await waitFor(() => expect(options()).toHaveLength(3));
     click("Copy");
     expect(copied[0]?.split("\n")).toHaveLength(4);
+    const saved: [string, Blob][] = [];
+    let blob = new Blob();
+    vi.spyOn(URL, "createObjectURL").mockImplementation((each) => ((blob = each as Blob), "blob:1"));
+    vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(function (this: HTMLAnchorElement) {
+      saved.push([this.download, blob]);
+    });
+    click("Save");
+    expect(saved.map(([name]) => name)).toEqual(["protocol-demo.jsonl"]);
+    const kept = (await saved[0]?.[1].text())
+      ?.trimEnd()
+      .split("\n")
+      .map((each) => (JSON.parse(each) as MessageRow).n);
+    expect(kept).toEqual([1, 2, 3, 5]);
+    vi.restoreAllMocks();
     fireEvent.click(lines(root).at(-1) as Element);
-    const text = within(await see.findByRole("region", { name: "Selected message" }));
-    expect(text.getByRole("region", { name: "Message" }).textContent).toBe('{\n  "id": 1,\n  "n": 1\n}');
-    say(kernel, message(5));
-    await waitFor(() => expect(options()).toHaveLength(5));
+    const texts = (await see.findAllByRole("region", { name: "Message" })).map((each) => each.textContent);
+    expect(texts).toEqual(['{\n  "id": 1,\n  "n": 1\n}', '{\n  "id": 1,\n  "n": 2\n}']);
+    say(kernel, message(6, { id: "2" }));
+    await waitFor(() => expect(options()[0]).toMatch(/sent\u2190received/));
     expect(chosen(root)).toContain("sent");
   });
 });

@@ -6,7 +6,7 @@ import { PanelModel } from "../src/panelmodel";
 import { pageServices } from "../src/services";
 import { CALL, RESULT, demo } from "./demo";
 import { FakeKernel, server, stateOf, tool } from "./fake";
-import { wrap } from "../src/views/rows";
+import { wrap } from "../src/views/logs";
 import { choose, show, toolsIn, type } from "./screen";
 
 const known = (name: string, is_project: boolean): UnloadedServer => ({

@@ -305,7 +305,7 @@ def _activity(notebook: Notebook, panel: Panel) -> Iterator[str]:
     expect(messages.first).to_be_visible()
     yield "protocol"
     messages.first.click()
-    expect(root.get_by_role("region", name="Selected message")).to_be_visible()
+    expect(root.get_by_role("region", name="Selected message").first).to_be_visible()
     yield "protocol-message"
     panel.go_back()
     root.get_by_role("button", name="Calls").click()

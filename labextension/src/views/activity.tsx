@@ -2,9 +2,9 @@ import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { CallRow, HistoryRow, Outcome, Problem, Verbs } from "../protocol";
 import { callsOf, isVisitor, problemOf } from "../store";
-import { bytes, clock, count, duration, singleLine, visible } from "../text";
+import { clock, count, duration, singleLine, visible } from "../text";
 import { trans } from "../translation";
-import { useAllowed, useCopy, useLoaded, usePanel, useRequest, useSelect } from "./context";
+import { saveRows, useAllowed, useCopy, useInsert, useLoaded, usePanel, useRequest, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
 import { Button, CallProgress, FilterSelect, Lines, ProblemBox, SearchField } from "./parts";
 import { PreviewView } from "./preview";
@@ -220,7 +220,7 @@ export function ActivityView({ active }: { active: boolean }): JSX.Element {
         <FilterSelect<typeof shown>
           label={trans.__("State")}
           value={shown}
-          options={[["", trans.__("all states")], ...FILTERS.map((each) => [each, titles[each]] as const)]}
+          options={[["", trans.__("All states")], ...FILTERS.map((each) => [each, titles[each]] as const)]}
           onChange={setShown}
         />
         <SearchField label={trans.__("Search calls")} value={words} onInput={setWords} />
@@ -233,10 +233,15 @@ export function ActivityView({ active }: { active: boolean }): JSX.Element {
               checked={everywhere}
               onChange={(event) => setEverywhere(event.currentTarget.checked)}
             />
-            {trans.__("all notebooks")}
+            {trans.__("All notebooks")}
           </label>
         )}
         <span class="mcp-spacer" />
+        {finished.length > 0 && (
+          <Button quiet onClick={() => saveRows("activity", finished)}>
+            {trans.__("Save")}
+          </Button>
+        )}
         {mayWatch && first !== undefined && (
           <Button quiet onClick={() => model.show("activity", { protocol: first })}>
             {trans.__("Protocol\u2026")}
@@ -341,7 +346,8 @@ function CallLine({ item }: { item: Item }): JSX.Element {
 
 /** The details of a call, and buttons for it. */
 function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): JSX.Element {
-  const { model, services } = usePanel();
+  const { model } = usePanel();
+  const insert = useInsert();
   const { row, call, server, tool, finished, running } = item;
   const ref = { ...(row !== null && { row }), ...(call !== null && { call }) };
   const { value, problem } = useLoaded("details", ref, `${item.key} ${item.state}`);
@@ -359,11 +365,7 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
   };
   const openResult = async (): Promise<void> => {
     const kept = await act("keep_result", ref);
-    if (!kept) return;
-    const where = await services.insertCode(kept.text, "mcp");
-    model.notify(
-      where === "inserted" ? trans.__("Inserted into the notebook.") : trans.__("Copied: paste it into a cell."),
-    );
+    if (kept) await insert(kept.text);
   };
   const error = value?.error ?? (finished?.error ? { message: finished.error } : null);
   return (
@@ -378,7 +380,6 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
           callerTitle(item),
           finished && callsText(finished),
           finished && duration(finished.duration),
-          finished && trans.__("%1 sent, %2 received", bytes(finished.sent), bytes(finished.received)),
           finished?.notebook && singleLine(finished.notebook),
         ]
           .filter(Boolean)

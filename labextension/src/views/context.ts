@@ -79,6 +79,33 @@ export function useCopy(): (text: string) => void {
     );
 }
 
+/** Milliseconds within which every browser has started to save the file. */
+const REVOKE_DELAY = 60_000;
+
+/** Save a file as a download. */
+export function saveFile(name: string, parts: BlobPart[]): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(parts));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_DELAY);
+}
+
+/** Save rows as lines of JSON. */
+export const saveRows = (name: string, rows: readonly object[]): void =>
+  saveFile(`${name}.jsonl`, [rows.map((row) => `${JSON.stringify(row)}\n`).join("")]);
+
+/** Return a function that inserts code that uses `mcp` into the notebook, or copies it, and shows a notice. */
+export function useInsert(): (text: string) => Promise<void> {
+  const { model, services } = usePanel();
+  return async (text) => {
+    const where = await services.insertCode(text, "mcp");
+    model.notify(
+      where === "inserted" ? trans.__("Inserted into the notebook.") : trans.__("Copied: paste it into a cell."),
+    );
+  };
+}
+
 /** The last value that was not null, to avoid flicker while a new one loads. */
 export function useLatest<T>(value: T | null): T | null {
   const latest = useRef(value);

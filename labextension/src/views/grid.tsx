@@ -4,7 +4,7 @@ import type { FileFormat, FilePart, Problem, ResultTable, TableRecord } from "..
 import { problemOf } from "../store";
 import { count, singleLine, visible } from "../text";
 import { trans } from "../translation";
-import { useAllowed, usePanel } from "./context";
+import { saveFile, useAllowed, usePanel } from "./context";
 import { Button, ProblemBox } from "./parts";
 
 const FORMATS: readonly (readonly [FileFormat, string])[] = [
@@ -14,8 +14,6 @@ const FORMATS: readonly (readonly [FileFormat, string])[] = [
 ];
 /** Rows of a page, as in the kernel. */
 const PAGE_ROWS = 50;
-/** Milliseconds within which every browser has started to save the file. */
-const REVOKE_DELAY = 60_000;
 
 /** A table whose rows come from the kernel page by page. The kernel sorts all rows. */
 export function Grid({ table, label }: { table: ResultTable; label: string }): JSX.Element {
@@ -183,11 +181,7 @@ function Downloads({
       } finally {
         setPercent(null);
       }
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob(parts));
-      link.download = `result-${result}.${format}`;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), REVOKE_DELAY);
+      saveFile(`result-${result}.${format}`, parts);
     });
   return (
     <span class="mcp-downloads" role="group" aria-label={trans.__("Download")}>

@@ -1,12 +1,13 @@
-import type { JSX } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import type { ComponentChildren, JSX } from "preact";
+import { useCallback, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { LogRow } from "../protocol";
 import { serversOf } from "../store";
 import { clock, count, singleLine } from "../text";
 import { trans } from "../translation";
 import { useCopy, useSelect, useStream } from "./context";
 import { FilterSelect, SearchField, ServerSelect, StreamBar } from "./parts";
-import { Stream, wrap } from "./rows";
+import { indexes, useTops, useVisibleRange } from "./rows";
+import type { WindowProps } from "./rows";
 
 const LEVELS: { [level: string]: number } = {
   debug: 0,
@@ -131,4 +132,100 @@ function LogLine({ row, lines }: { row: LogRow; lines: string[] }): JSX.Element 
       <span>{lines.join("\n")}</span>
     </>
   );
+}
+
+/** Pixels of a line of a stream, and of its padding on both sides; as in the styles. */
+const LINE_HEIGHT = 18;
+const LINE_PADDING = 16;
+
+interface StreamProps extends Pick<WindowProps, "count"> {
+  /** The lines of a row where a line has so many columns. */
+  linesOf(index: number, columns: number): string[];
+  drawLines(index: number, lines: string[]): ComponentChildren;
+  label: string;
+  /** Scroll to the end as rows arrive. */
+  follow: boolean;
+  onFollow(follow: boolean): void;
+  /** Changes as rows arrive. */
+  version: unknown;
+}
+
+/** A list of text that grows at the end, such as a log. Screen readers do not announce new rows. */
+export function Stream(props: StreamProps): JSX.Element {
+  const { count, linesOf, drawLines, label, follow, onFollow, version } = props;
+  const [columns, setColumns] = useState(Infinity);
+  const height = useCallback(
+    (index: number) => LINE_HEIGHT * linesOf(index, columns).length,
+    [version, columns, count],
+  );
+  const tops = useTops(count, height);
+  const top = (index: number): number => tops[index] ?? 0;
+  const { box, visibleRows, measure } = useVisibleRange(count, top, (list) => {
+    const width = (list.querySelector(".mcp-columns")?.clientWidth ?? 0) / 100;
+    if (width > 0) setColumns(Math.max(1, Math.floor((list.clientWidth - LINE_PADDING) / width)));
+  });
+  const isProgrammatic = useRef(false);
+  const end = top(count);
+  useLayoutEffect(() => {
+    if (!follow || !box.current) return;
+    isProgrammatic.current = true;
+    box.current.scrollTop = end;
+    measure();
+  }, [follow, end, version]);
+  const scrolled = (): void => {
+    measure();
+    const list = box.current;
+    if (!list) return;
+    if (isProgrammatic.current) {
+      isProgrammatic.current = false;
+      return;
+    }
+    const atEnd = list.scrollTop + list.clientHeight >= end - LINE_HEIGHT;
+    if (atEnd !== follow) onFollow(atEnd);
+  };
+  return (
+    <div
+      class="mcp-rows mcp-stream"
+      role="log"
+      aria-live="off"
+      aria-label={label}
+      tabIndex={0}
+      ref={box}
+      onScroll={scrolled}
+    >
+      <div class="mcp-columns" aria-hidden="true" />
+      <div style={{ height: `${end}px` }}>
+        <div style={{ transform: `translateY(${top(visibleRows.first)}px)` }}>
+          {indexes(visibleRows).map((index) => (
+            <div key={index} class="mcp-line" style={{ height: `${height(index)}px` }}>
+              {drawLines(index, linesOf(index, columns))}
+            </div>
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+const WIDE = /[\u1100-\ud7ff\uf900-\uffef]/g;
+/** The number of columns that a text fills in a font whose characters have one width. */
+export const columnsOf = (text: string): number => text.replace(WIDE, "xx").length;
+
+/** Break a text between words, and a word that is longer than a line within.
+ *
+ * @param indent The columns of the first line that are taken.
+ */
+export function wrap(text: string, columns: number, indent: number): string[] {
+  const lines: string[] = [];
+  for (let rest = text, room = Math.max(1, columns - indent); ; room = columns) {
+    if (columnsOf(rest) <= room) return [...lines, rest];
+    let end = Math.floor(room * (rest.length / columnsOf(rest)));
+    while (end > 1 && columnsOf(rest.slice(0, end)) > room) end -= 1;
+    const space = rest.lastIndexOf(" ", end);
+    const [word = ""] = rest.split(" ", 1);
+    const isWordNext = space <= 0 && room < columns && columnsOf(word) <= columns;
+    if (space > 0) end = space;
+    lines.push(isWordNext ? "" : rest.slice(0, Math.max(1, end)));
+    if (!isWordNext) rest = rest.slice(Math.max(1, end)).replace(/^ /, "");
+  }
 }

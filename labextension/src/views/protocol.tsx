@@ -4,7 +4,7 @@ import type { MessageKind, MessageRow } from "../protocol";
 import { serversOf } from "../store";
 import { bytes, clock, count, duration, singleLine, visible } from "../text";
 import { trans } from "../translation";
-import { useCopy, usePanel, useSelect, useStream } from "./context";
+import { saveRows, useCopy, usePanel, useSelect, useStream } from "./context";
 import { ListAndDetail } from "./detail";
 import { Button, FilterSelect, Lines, SearchField, ServerSelect, StreamBar } from "./parts";
 import { Rows } from "./rows";
@@ -52,13 +52,19 @@ function Messages({ active, server, head }: { active: boolean; server: string; h
   const [search, setSearch] = useState("");
   const [chosen, setChosen] = useState<number | null>(null);
   const stream = useStream("protocol", server, true, active && !paused);
+  const requests = useMemo(() => requestsOf(stream.rows), [stream.rows]);
   const rows = useMemo(() => {
     const words = search.toLowerCase();
     const isShown = (row: MessageRow): boolean =>
-      (!kind || row.type === kind) && (!words || `${row.method} ${row.text}`.toLowerCase().includes(words));
-    return stream.rows.filter(isShown).reverse();
-  }, [stream.rows, kind, search]);
+      (!kind || row.type === kind) &&
+      (!words || `${row.method} ${requests.get(row)?.text ?? ""} ${row.text}`.toLowerCase().includes(words));
+    // A request and its response are one row, that of the response.
+    const answered = new Set(kind ? [] : requests.values());
+    return stream.rows.filter((each) => !answered.has(each) && isShown(each)).reverse();
+  }, [stream.rows, requests, kind, search]);
+  const withRequests = [...rows].reverse().flatMap((each) => [requests.get(each) ?? [], each].flat());
   const row = stream.rows.find((each) => each.n === chosen);
+  const request = row && requests.get(row);
   const titles = kindTitles();
   const list = (
     <>
@@ -67,7 +73,7 @@ function Messages({ active, server, head }: { active: boolean; server: string; h
         <FilterSelect<typeof kind>
           label={trans.__("Kind")}
           value={kind}
-          options={[["", trans.__("all messages")], ...KINDS.map((each) => [each, titles[each]] as const)]}
+          options={[["", trans.__("All messages")], ...KINDS.map((each) => [each, titles[each]] as const)]}
           onChange={setKind}
         />
         <SearchField label={trans.__("Search messages")} value={search} onInput={setSearch} />
@@ -75,7 +81,7 @@ function Messages({ active, server, head }: { active: boolean; server: string; h
       <StreamBar
         paused={paused}
         onPause={setPaused}
-        onCopy={() => copy([...rows].reverse().map(line).join("\n"))}
+        onCopy={() => copy(withRequests.map(line).join("\n"))}
         count={
           trans._n("%2 message", "%2 messages", rows.length, count(rows.length)) +
           (stream.dropped > 0
@@ -87,7 +93,11 @@ function Messages({ active, server, head }: { active: boolean; server: string; h
               )
             : "")
         }
-      />
+      >
+        <Button quiet onClick={() => saveRows(`protocol-${server}`, withRequests)}>
+          {trans.__("Save")}
+        </Button>
+      </StreamBar>
       <Rows
         count={rows.length}
         keyOf={(at) => String(rows[at]?.n)}
@@ -97,7 +107,7 @@ function Messages({ active, server, head }: { active: boolean; server: string; h
         added={rows[0]?.n ?? 0}
         onSelect={(at) => setChosen(rows[at]?.n ?? null)}
         empty={trans.__("No messages since this view was opened.")}
-        draw={(at) => rows[at] && <MessageLine row={rows[at]} />}
+        draw={(at) => rows[at] && <MessageLine row={rows[at]} request={requests.get(rows[at])} />}
       />
     </>
   );
@@ -105,7 +115,14 @@ function Messages({ active, server, head }: { active: boolean; server: string; h
     <div class="mcp-view">
       <ListAndDetail
         list={list}
-        detail={row ? <Message row={row} /> : null}
+        detail={
+          row ? (
+            <>
+              {request && <Message row={request} />}
+              <Message row={row} />
+            </>
+          ) : null
+        }
         subject={String(chosen ?? "")}
         hint={trans.__("Messages are recorded while this view is open. Choose one to see it.")}
         onBack={() => setChosen(null)}
@@ -114,26 +131,40 @@ function Messages({ active, server, head }: { active: boolean; server: string; h
   );
 }
 
+/** The request of each response. */
+function requestsOf(rows: MessageRow[]): Map<MessageRow, MessageRow> {
+  const open = new Map<string, MessageRow>();
+  const requests = new Map<MessageRow, MessageRow>();
+  for (const row of rows) {
+    if (row.type === "request") open.set(`${row.sent} ${row.id}`, row);
+    const request = open.get(`${!row.sent} ${row.id}`);
+    if (request && (row.type === "response" || row.type === "error")) requests.set(row, request);
+  }
+  return requests;
+}
+
 const titleOf = (row: MessageRow): string => singleLine(row.method) || kindTitles()[row.type];
 
 function Direction({ row }: { row: MessageRow }): JSX.Element {
+  const word = row.sent ? trans.__("sent") : trans.__("received");
   return (
-    <span title={row.sent ? trans.__("sent") : trans.__("received")}>
+    <span title={word}>
       <span aria-hidden="true">{row.sent ? "\u2192" : "\u2190"}</span>
-      <span class="mcp-visually-hidden">{row.sent ? trans.__("sent") : trans.__("received")}</span>
+      <span class="mcp-visually-hidden">{word}</span>
     </span>
   );
 }
 
-function MessageLine({ row }: { row: MessageRow }): JSX.Element {
+function MessageLine({ row, request }: { row: MessageRow; request: MessageRow | undefined }): JSX.Element {
   const isBad = row.type === "error" || row.type === "malformed";
   return (
     <>
-      <span class="mcp-muted mcp-figure">{clock(row.time)}</span>
+      <span class="mcp-muted mcp-figure">{clock((request ?? row).time)}</span>
+      {request && <Direction row={request} />}
       <Direction row={row} />
       <span class={isBad ? "mcp-ellipsis mcp-tone-bad" : "mcp-ellipsis"}>
         {titleOf(row)}
-        {row.method && (row.type === "response" || row.type === "error") && (
+        {row.method && (!request || row.type === "error") && (row.type === "response" || row.type === "error") && (
           <span class="mcp-muted"> {kindTitles()[row.type]}</span>
         )}
       </span>

@@ -6,7 +6,17 @@ import { isVisitor, serversOf } from "../store";
 import { bytes, count, singleLine, visible, wholeDuration } from "../text";
 import { trans } from "../translation";
 import type { Loaded } from "./context";
-import { useRequest, useLoaded, useAllowed, useMode, useNow, usePanel, useSelect, useUniqueId } from "./context";
+import {
+  useRequest,
+  useLoaded,
+  useAllowed,
+  useInsert,
+  useMode,
+  useNow,
+  usePanel,
+  useSelect,
+  useUniqueId,
+} from "./context";
 import { Emblem } from "./emblem";
 import type { IconName } from "./icons";
 import { Icon, IconButton } from "./icons";
@@ -353,7 +363,6 @@ function KnownServers({ withDemo, known: { value, problem, loading, reload } }: 
 function EmptyState({ used }: { used: UsedServers | null }): JSX.Element {
   const { connection, synced, questions } = useSelect((state) => state);
   const isAsked = Object.keys(questions).length > 0;
-  const { services, model } = usePanel();
   const full = useAllowed("load");
   const known = useLoaded("known", full ? {} : null, "known");
   const mayInsert = !useSelect(isVisitor);
@@ -365,10 +374,7 @@ function EmptyState({ used }: { used: UsedServers | null }): JSX.Element {
       </div>
     );
   }
-  const insert = async (): Promise<void> => {
-    const where = await services.insertCode("%mcp load demo", "mcp");
-    model.notify(where === "inserted" ? trans.__("Inserted.") : trans.__("Copied: paste it into a cell."));
-  };
+  const insertCode = useInsert();
   const others = known.value?.filter(({ name }) => !used?.names.includes(name)) ?? [];
   const project = others.filter(({ is_project }) => is_project);
   const hasUsed = Boolean(used?.names.length);
@@ -398,7 +404,9 @@ function EmptyState({ used }: { used: UsedServers | null }): JSX.Element {
               {trans.__("Load the demo server")}
             </Button>
           )}
-          {offersDemo && mayInsert && <Button onClick={() => void insert()}>{trans.__("Insert this line")}</Button>}
+          {offersDemo && mayInsert && (
+            <Button onClick={() => void insertCode("%mcp load demo")}>{trans.__("Insert this line")}</Button>
+          )}
           <AddButton />
         </p>
       </div>

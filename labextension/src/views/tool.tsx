@@ -8,7 +8,7 @@ import type { FieldError, JsonObject, Problem, ToolRow } from "../protocol";
 import { problemOf } from "../store";
 import { singleLine, visible } from "../text";
 import { trans } from "../translation";
-import { useRequest, useLoaded, useAllowed, usePanel, useSelect } from "./context";
+import { useRequest, useLoaded, useAllowed, useInsert, usePanel, useSelect } from "./context";
 import { Badges, Button, CallProgress, Disclosure, Lines, ProblemBox, SubmitButton } from "./parts";
 import { PreviewView } from "./preview";
 import { Prose } from "./prose";
@@ -133,7 +133,8 @@ function useLostResult(isWaiting: boolean, isRunning: boolean): boolean {
 }
 
 function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabled: boolean }): JSX.Element {
-  const { model, services } = usePanel();
+  const { model } = usePanel();
+  const insertCode = useInsert();
   const mayInsert = useAllowed("code");
   const logs = useAllowed("logs");
   const schema = tool.schema ?? ANY_OBJECT;
@@ -228,10 +229,7 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
   const insert = (as: "python" | "magic"): Promise<void> =>
     withArguments(async (values) => {
       const { text } = await model.request("code", { ...target, arguments: values, form: as });
-      const where = await services.insertCode(text, "mcp");
-      model.notify(
-        where === "inserted" ? trans.__("Inserted into the notebook.") : trans.__("Copied: paste it into a cell."),
-      );
+      await insertCode(text);
     });
   const reset = (): void => {
     draft.value = {};
