@@ -15,7 +15,6 @@ import { OffersView } from "./tools";
 
 const LogsView = late(async () => (await import("./logs")).LogsView);
 const ActivityView = late(async () => (await import("./activity")).ActivityView);
-const LogsView = late(async () => (await import("./logs")).LogsView);
 
 const viewTitles = (): { [Name in ViewName]: string } => ({
   servers: trans.__("Servers"),
