@@ -77,6 +77,17 @@ def test_every_cell_of_a_page_runs_in_order_where_the_lines_of_the_readme_instal
         assert (outcome.error, outcome.stderr) == (None, ""), cell
 
 
+_ITEM = re.compile(r"^[ ]*(?:-|\d+\.) (.+(?:\n[ ]+(?!-|\d+\.).+)*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "document", [one for one in _DOCUMENTS if one.startswith(("README", "docs/")) and "/adr/" not in one]
+)
+def test_no_item_of_a_list_has_more_than_sixty_words(document: str) -> None:
+    text = _BLOCK.sub("", (ROOT / document).read_text(encoding="utf-8"))
+    assert [item for item in _ITEM.findall(text) if len(item.split()) > 60] == []
+
+
 @pytest.mark.parametrize("document", _PAGES)
 def test_a_table_that_a_page_shows_is_the_last_line_of_its_cell(document: str) -> None:
     for cell in cells(document):
