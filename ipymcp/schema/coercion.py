@@ -223,9 +223,12 @@ def _content(result: Any, path: tuple[str | int, ...], target: Target) -> Any:
 
 
 def _binary_format(forms: list[Schema]) -> str:
-    """The format in which the schema wants bytes as a string; empty if it has none."""
+    """The format in which the schema wants bytes as a string; empty if it has none.
+
+    `binary` is none: some servers that declare it, such as those of pydantic, expect text and not base64.
+    """
     formats = {form.get(word) for form in forms for word in ("contentEncoding", "format")}
-    return next((word for word in ("base64url", "base64", "byte", "binary") if word in formats), "")
+    return next((word for word in ("base64url", "base64", "byte") if word in formats), "")
 
 
 def _records(table: Any, path: tuple[str | int, ...]) -> list[Any] | None:

@@ -187,7 +187,7 @@ def result(text: str = "", structured: object = None, **part: Any) -> ToolResult
 RECORD = {"type": "object", "properties": {"a": INTEGER, "b": STRING}, "required": ["a"]}
 RECORDS = {"type": "array", "items": RECORD}
 PNG = base64.b64encode(b"\x89PNG").decode()
-ENCODED = [{**STRING, "format": "binary"}, {**STRING, "contentEncoding": "base64"}, {**STRING, "format": "byte"}]
+ENCODED = [{**STRING, "contentEncoding": "base64"}, {**STRING, "format": "byte"}]
 
 
 @pytest.mark.parametrize(
@@ -228,6 +228,12 @@ def test_an_image_is_never_sent_as_the_words_that_stand_for_it() -> None:
         sent(STRING, result(type="image", data=PNG, mimeType="image/png"))
     assert caught.value.message == "x: is a result with an image, not only text"
     assert caught.value.hint == "give its .text, or .images[0].base64"
+
+
+def test_bytes_are_refused_where_the_schema_does_not_say_how_they_are_written() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        sent({**STRING, "format": "binary"}, b"hi")
+    assert caught.value.hint == "give text: .decode(), or base64.b64encode(…).decode()"
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
