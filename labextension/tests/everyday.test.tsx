@@ -247,3 +247,17 @@ test("a template has a field for each parameter, and the kernel makes the addres
   click("Read");
   await waitFor(() => expect(kernel.asked("read")).toMatchObject([{ template: "a://{x}", arguments: { x: "one" } }]));
 });
+
+test("before a search the wizard offers well-known servers, and fills in what the chosen one is started by", async () => {
+  const kernel = demo({ registry: () => "registry.example" });
+  const { see, click } = await show(kernel);
+  click("Add server\u2026");
+  const known = within(await see.findByRole("list", { name: "Well-known servers" }));
+  expect(known.getAllByRole("listitem")).toHaveLength(8);
+  fireEvent.click(known.getByRole("button", { name: "Git" }));
+  expect(see.getByRole<HTMLTextAreaElement>("textbox", { name: "Command" }).value).toBe("uvx mcp-server-git");
+  fireEvent.click(see.getByRole("tab", { name: "Search" }));
+  fireEvent.click(known.getByRole("button", { name: "GitHub" }));
+  expect(see.getByRole<HTMLInputElement>("textbox", { name: "URL" }).value).toMatch(/^https:/);
+  expect(kernel.intents.filter((each) => each.do === "try")).toHaveLength(0);
+});

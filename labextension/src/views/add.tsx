@@ -10,6 +10,8 @@ import { trans } from "../translation";
 import { useLoaded, usePanel, useRequest, useUniqueId } from "./context";
 import { Button, Disclosure, Fact, Lines, ProblemBox, Tabs } from "./parts";
 import { Progress } from "./starting";
+import type { WellKnown } from "./wellknown";
+import { wellKnown } from "./wellknown";
 
 type Kind = TryFields["by"];
 type Wanted = Omit<TryFields, "trial" | "keep" | "name">;
@@ -30,6 +32,7 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
   const [name, setName] = useState(adding.name);
   const [kind, setKind] = useState<Kind>(adding.kind);
   const [phase, setPhase] = useState<Phase>(NO_PROBLEM);
+  const [chosen, setChosen] = useState<WellKnown | null>(null);
   const current = useRef(0);
   const prefix = useUniqueId();
   const title = adding.replaces ? trans.__("Edit %1", singleLine(adding.replaces)) : trans.__("Add a server");
@@ -97,17 +100,37 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
   );
   const submit = <TryButton again={phase.step === "define" && phase.problem !== null} />;
   const form: { [K in Kind]: () => JSX.Element } = {
-    registry: () => <Search where={where} onTry={(wanted) => void start(wanted)} />,
+    registry: () => (
+      <Search
+        where={where}
+        onTry={(wanted) => void start(wanted)}
+        onChoose={(known) => {
+          setChosen(known);
+          setKind(known.by);
+          setPhase(NO_PROBLEM);
+        }}
+      />
+    ),
     command: () => (
       <Typed
+        key={chosen?.what}
         label={trans.__("Command")}
+        text={chosen?.by === "command" ? chosen.what : ""}
         hint={`${trans.__("The program and its arguments; variables first: KEY=value npx -y package@1.2.3")}. ${runsIn()[keep]}`}
         where={where}
         submit={submit}
         onTry={(what) => void start({ by: "command", what })}
       />
     ),
-    url: () => <Remote where={where} submit={submit} onTry={(wanted) => void start(wanted)} />,
+    url: () => (
+      <Remote
+        key={chosen?.what}
+        url={chosen?.by === "url" ? chosen.what : ""}
+        where={where}
+        submit={submit}
+        onTry={(wanted) => void start(wanted)}
+      />
+    ),
     json: () => (
       <Typed
         key={adding.text}
@@ -281,8 +304,8 @@ interface WantedProps {
   onTry(wanted: Wanted): void;
 }
 
-function Remote({ where, submit, onTry }: WantedProps & { submit: JSX.Element }): JSX.Element {
-  const [url, setUrl] = useState("");
+function Remote({ url: begin, where, submit, onTry }: WantedProps & { url: string; submit: JSX.Element }): JSX.Element {
+  const [url, setUrl] = useState(begin);
   const [headers, setHeaders] = useState("");
   return (
     <form
@@ -335,7 +358,7 @@ function TryButton({ again }: { again: boolean }): JSX.Element {
 
 // -- the registry
 
-function Search({ where, onTry }: WantedProps): JSX.Element {
+function Search({ where, onTry, onChoose }: WantedProps & { onChoose(known: WellKnown): void }): JSX.Element {
   const { model } = usePanel();
   const [words, setWords] = useState("");
   const [page, setPage] = useState<RegistryPage | null>(null);
@@ -388,6 +411,18 @@ function Search({ where, onTry }: WantedProps): JSX.Element {
         ))}
       </div>
       {problem && <ProblemBox problem={problem} />}
+      {!busy && !page && (
+        <ul aria-label={trans.__("Well-known servers")}>
+          {wellKnown().map((known) => (
+            <li key={known.title} class="mcp-card">
+              <button type="button" class="mcp-caret mcp-add-entry" onClick={() => onChoose(known)}>
+                <strong>{known.title}</strong>
+              </button>
+              <p class="mcp-add-description mcp-muted">{known.about}</p>
+            </li>
+          ))}
+        </ul>
+      )}
       {page && (
         <ul aria-label={trans.__("Servers of the registry")}>
           {page.entries.map((entry) => (

@@ -1,0 +1,53 @@
+/** Well-known servers, which are offered before anything is searched for. */
+
+import type { TryFields } from "../protocol";
+import { trans } from "../translation";
+
+export interface WellKnown {
+  title: string;
+  about: string;
+  by: Extract<TryFields["by"], "command" | "url">;
+  /** The command or the URL, which can be changed before it is tried. */
+  what: string;
+}
+
+export const wellKnown = (): WellKnown[] => [
+  {
+    title: trans.__("Files"),
+    about: trans.__("Reads and writes files in a folder"),
+    by: "command",
+    what: "npx -y @modelcontextprotocol/server-filesystem .",
+  },
+  { title: "Git", about: trans.__("Reads and changes a repository"), by: "command", what: "uvx mcp-server-git" },
+  {
+    title: "GitHub",
+    about: trans.__("Issues, pull requests and code; asks for a login or a token"),
+    by: "url",
+    what: "https://api.githubcopilot.com/mcp/",
+  },
+  {
+    title: trans.__("Web pages"),
+    about: trans.__("Reads web pages as text"),
+    by: "command",
+    what: "uvx mcp-server-fetch",
+  },
+  {
+    title: "SQLite",
+    about: trans.__("Queries a database file"),
+    by: "command",
+    what: "uvx --with 'mcp<2' mcp-server-sqlite --db-path data.db",
+  },
+  { title: trans.__("Time"), about: trans.__("Times and time zones"), by: "command", what: "uvx mcp-server-time" },
+  {
+    title: trans.__("Memory"),
+    about: trans.__("Keeps what it is told as a graph"),
+    by: "command",
+    what: "npx -y @modelcontextprotocol/server-memory",
+  },
+  {
+    title: trans.__("Everything"),
+    about: trans.__("Has every feature of the protocol, to try them"),
+    by: "command",
+    what: "npx -y @modelcontextprotocol/server-everything",
+  },
+];
