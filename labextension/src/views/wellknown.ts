@@ -1,4 +1,5 @@
 /** Well-known servers, which are offered before anything is searched for. */
+/* eslint-disable ipymcp/translated -- commands are the same in every language */
 
 import type { TryFields } from "../protocol";
 import { trans } from "../translation";
