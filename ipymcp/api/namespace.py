@@ -28,6 +28,7 @@ from ipymcp.argument_checks import (
     TEXTS,
     VARIABLES,
     Kind,
+    check_name,
     checked,
     one_of,
 )
@@ -391,6 +392,7 @@ class Mcp(NamedAccess):
 
     def __getitem__(self, name: str) -> ServerTools:
         """The tools of one server, by the server's name or identifier."""
+        check_name(name, "server")
         if name not in self._host.sessions:
             unloaded = self._unloaded(name)
             if unloaded is not None:

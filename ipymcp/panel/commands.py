@@ -87,7 +87,7 @@ from ipymcp.protocol import types
 from ipymcp.protocol.recording import MessageRecorder
 from ipymcp.results.records import RecordTable
 from ipymcp.results.rendering import shown_table
-from ipymcp.runtime.call import Call
+from ipymcp.runtime.call import Call, cancel_from
 from ipymcp.runtime.server_status import State
 from ipymcp.text import quoted, visible
 
@@ -650,7 +650,7 @@ async def _cancel(panel: Panel, view: View, message: CancelFields) -> None:
     if call is None:
         raise UnknownName(f"no call {message.call} is running", hint="it may have finished")
     if isinstance(call, Call):
-        call.cancel_from("the panel")
+        cancel_from(call, "the panel")
     else:  # a map
         call.cancel()
 

@@ -250,10 +250,10 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
             ),
         )
     bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
-    image = _image(bundle)
     markdown = bundle.get("text/markdown", "")
     is_text = is_shown_as_text(result)
     html = None if is_text else _small_html(bundle.get("text/html"))
+    image = _image(bundle) if html is None else None  # the HTML has the images
     data = None if is_text else _small_json(result.data)
     is_cut = data is None and not is_text and not isinstance(result.data, str | bytes)
     is_cut |= _has_images(result.content) and image is None and html is None

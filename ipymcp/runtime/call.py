@@ -490,10 +490,9 @@ class Call(Generic[T]):
         Returns:
             False if the call was over already.
         """
-        return self.cancel_from("")
+        return self._cancel("")
 
-    def cancel_from(self, place: str) -> bool:
-        """Cancel the call, see `cancel`; the error names the place where the user did so, if it is not empty."""
+    def _cancel(self, place: str) -> bool:
         self._cancelled_in = place
         permission = self._permission_task
         if permission is not None:
@@ -889,3 +888,8 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def _ignore(progress: Progress | None) -> None: ...
+
+
+def cancel_from(call: Call[Any], place: str) -> None:
+    """Cancel a call; its error names the place in which the user did so, such as `the panel`."""
+    call._cancel(place)  # pyright: ignore[reportPrivateUsage]

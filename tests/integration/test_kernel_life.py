@@ -104,7 +104,7 @@ def test_a_reload_keeps_servers_rules_and_settings_and_registers_nothing_twice(
 def other_name(kind: str) -> str:
     return (
         f"ipymcp: the name mcp is {kind} of yours, and not the notebook's servers: after from ipymcp import mcp as"
-        " servers, a tool is servers.SERVER.TOOL(…); %mcp lines work as always\n"
+        " servers, a tool is servers.SERVER.TOOL(…); %mcp works as always\n"
     )
 
 

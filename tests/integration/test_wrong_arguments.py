@@ -274,7 +274,7 @@ def test_wrong_answers_are_told_from_wrong_keys(shared: Mcp) -> None:
         (
             lambda mcp: mcp.servers["demo"].logs(cuont=5),
             "logs(): no argument 'cuont'; did you mean 'count'?",
-            "logs(count=50)",
+            "logs(count=50, *, level='debug')",
         ),
         (
             lambda mcp: mcp.on_elicitation("x"),

@@ -568,7 +568,6 @@ def test_servers_are_offered_to_the_notebook_that_used_them_and_to_no_other(tmp_
     assert offered["typed"] == []
     assert used(str(tmp_path / "renamed.ipynb"))["names"] == []
     assert used(path, ["demo"], unload=["demo"])["names"] == ["files", "other", "typed"]
-    assert used(path, forget=["files", "typed"])["names"] == ["other"]
 
     file.unlink()
     with contextlib.closing(Mcp(Host(notebook=path))) as mcp:
@@ -578,6 +577,9 @@ def test_servers_are_offered_to_the_notebook_that_used_them_and_to_no_other(tmp_
         assert view.ask("restore") == {"servers": ["typed"], "rules": 1, "missing": missing}
         assert view.ask("used")["names"] == ["files", "other"]
         assert mcp.servers["typed"].state == "ready"
+        view.ask("forget", what=["files", "typed"])
+        assert view.ask("used")["names"] == ["other"]
+    assert used(path)["names"] == ["other", "typed"], "what is loaded is not forgotten"
 
 
 # -- modes, and malformed messages ------------------------------------------------------------------------------------
@@ -588,8 +590,7 @@ VERBS = {
     | {"answer", "refresh", "repeat", "repeat_code", "keep_result", "rows", "row", "file"},
     "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}
     | {"load", "known", "memory", "protocol", "restart_all", "enable_tools", "disable_tools", "set_value", "used"}
-    | {"restore"}
-    | {"forget"}
+    | {"restore", "forget"}
     | {"registry", "search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file"},
 }
 REQUIRED = {"words": "x", "trial": 1, "keep": "me", "by": "command", "what": "x", "path": "x"}
