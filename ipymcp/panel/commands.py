@@ -650,7 +650,7 @@ async def _cancel(panel: Panel, view: View, message: CancelFields) -> None:
     if call is None:
         raise UnknownName(f"no call {message.call} is running", hint="it may have finished")
     if isinstance(call, Call):
-        cancel_from(call, "the panel")
+        cancel_from(call, "the panel")  # pyright: ignore[reportUnknownArgumentType]
     else:  # a map
         call.cancel()
 
