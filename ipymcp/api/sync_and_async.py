@@ -8,6 +8,7 @@ import warnings
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from ipymcp.argument_checks import missing_attribute
 from ipymcp.text import visible
 
 if TYPE_CHECKING:
@@ -88,6 +89,13 @@ class BlockingFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function that blocks."""
         return self._function(*args, **kwargs)
+
+    if not TYPE_CHECKING:  # for type checkers it has no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            own = self.__dict__.get("__name__", "")
+            hint = f"a server called {own} is mcp[{own!r}]" if own else ""
+            return missing_attribute(self, name, f"mcp.{own}", hint=hint)
 
     def __repr__(self) -> str:
         return f"<{self.__name__}: {(self.__doc__ or '').splitlines()[0]} (.aio to await)>"

@@ -64,6 +64,11 @@ class _OpenPage(Struct, eq=False):
         page = replace(self.page, title=shown(self.page.title), message=shown(self.page.message[:_MAX_MESSAGE]))
         return QuestionRow(msgspec.to_builtins(page) | {"id": self.id, "kind": self.kind})
 
+    def supersede_form(self, channel: Channel) -> None:
+        """Remove the form of a model's call if a view shows the call's card, and with it the question."""
+        if self.form is not None and isinstance(self.page, ApprovalPage) and self.page.card:
+            self.form.supersede(channel)
+
 
 class WaitingLine:
     """A line in the output of a cell that waits for an answer in the panel. The answer removes it.
@@ -184,8 +189,7 @@ class PanelQuestions:
     def supersede_forms(self, channel: Channel) -> None:
         """Remove the forms of model's calls whose cards a new view shows with their questions, in the same output."""
         for opened in [*self._open.values()]:
-            if opened.form is not None and isinstance(opened.page, ApprovalPage) and opened.page.card:
-                opened.form.supersede(channel)
+            opened.supersede_form(channel)
 
     def open(self, kind: QuestionKind, page: QuestionPage, form: QuestionForm | None = None) -> _OpenPage:
         """Show a page; thread-safe."""
@@ -204,8 +208,11 @@ class PanelQuestions:
                 self._state.remove_question(opened.id)
 
     def _show(self, opened: _OpenPage) -> None:
-        if not opened.reply.done():
-            self._state.add_question(opened.row())
+        if opened.reply.done():
+            return
+        self._state.add_question(opened.row())
+        for channel in self._channels(opened.kind):  # of views that connected while the form was being drawn
+            opened.supersede_form(channel)
 
 
 class PanelQuestionHandle(Generic[A]):

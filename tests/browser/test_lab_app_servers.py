@@ -218,7 +218,7 @@ def open_page(request: pytest.FixtureRequest, context: BrowserContext, jupyter: 
 @pytest.mark.parametrize("server", EXAMPLES)
 def test_an_example_server_shows_its_app(open_page: Notebook, server: str) -> None:
     name, call, act, setup, arguments = EXAMPLES[server]
-    lines = [f"%mcp load {name} -- {command(server)} {arguments};", setup.format(name=name), f"mcp.{name}.{call}"]
+    lines = [f"%mcp load {name} -- {command(server)} {arguments};", setup.format(name=name), f"mcp[{name!r}].{call}"]
     open_page.write(1, "\n".join(filter(None, lines)))
     open_page.run(1)
     output = open_page.output(1)

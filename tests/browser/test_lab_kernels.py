@@ -106,8 +106,7 @@ def test_a_killed_kernel_has_a_successor_and_one_that_is_shut_down_leaves_a_side
     expect(cell.root).to_have_count(0)
     expect(notebook.output(1)).to_contain_text(PAST)
 
-    side.press("Load ipymcp")
-    side.press("Load the demo server")
+    side.press("Restore")
     side.expect_state("demo", "ready")
     notebook.run(1)
     in_cell(notebook, 1).expect_state("demo", "ready")

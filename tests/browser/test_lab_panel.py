@@ -100,7 +100,9 @@ def test_name_and_path_of_a_server_that_can_be_loaded_stand_beside_each_other(
     for line in lines.all():
         path = line.get_by_text(str(folder))
         expect(path).to_have_attribute("title", f"python\n{folder}/.mcp.json")
-        parts = [box(part) for part in (line.locator(".mcp-card-name > *"), path, line.get_by_role("button"))]
+        parts = [
+            box(part) for part in (line.locator(".mcp-card-name > .mcp-ellipsis"), path, line.get_by_role("button"))
+        ]
         assert all(part["width"] > 40 for part in parts)
         for left, right in itertools.pairwise(parts):
             assert left["x"] + left["width"] <= right["x"]

@@ -163,6 +163,7 @@ def test_voila_runs_tools_and_shows_apps_and_offers_nothing_that_only_the_author
     expect(app.locator("#done")).to_have_text("{}")
     expect(app.locator("#network")).to_have_text("TypeError")
     expect(new_page.get_by_role("button", name="Allow", exact=True)).to_have_count(0)
+    new_page.locator("summary", has_text="Data").click()
     expect(new_page.get_by_text("the text of map")).to_be_visible()
 
 

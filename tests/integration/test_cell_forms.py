@@ -212,15 +212,19 @@ def test_an_interrupt_takes_it_back(asking: Kernel, is_drawn: bool) -> None:
 
 
 @pytest.mark.parametrize("card", ["c1", ""])
-def test_a_view_that_shows_the_card_of_a_call_removes_the_form_with_its_question(card: str) -> None:
+@pytest.mark.parametrize("is_earlier", [True, False], ids=["a view from before", "a new view"])
+def test_a_view_that_shows_the_card_of_a_call_removes_the_form_with_its_question(card: str, is_earlier: bool) -> None:
     shown: list[str] = ["form"]
     form: Any = SimpleNamespace(supersede=lambda _: shown.clear())
-    loop: Any = SimpleNamespace(call=lambda *_: None)
-    questions = PanelQuestions(loop, cast("Any", None), lambda _: [], lambda _: False)
+    loop: Any = SimpleNamespace(call=lambda function, *arguments: function(*arguments))
+    state: Any = SimpleNamespace(add_question=lambda _: None)
+    views: list[Any] = ["a view's channel"] if is_earlier else []
+    questions = PanelQuestions(loop, state, lambda _: views, lambda _: False)
     questions.open(
         "approve", ApprovalPage(server="", title="Run it?", message="", calls=(), answers=("once",), card=card), form
     )
-    questions.supersede_forms(cast("Any", None))
+    if not is_earlier:
+        questions.supersede_forms(cast("Any", None))
     assert shown == ([] if card else ["form"])
 
 

@@ -213,6 +213,7 @@ def penguins(mcp: Mcp) -> Any:
          "use .data"),
         (lambda mcp: mcp.demo.prompts.describe("Gentoo").txt, "a result has no attribute 'txt'",
          "did you mean 'text'?"),
+        (lambda mcp: mcp.map.show_map(), "mcp.map has no attribute 'show_map'", "a server called map is mcp['map']"),
         (lambda mcp: mcp.tools.demo, "a selection of tools has no attribute 'demo'",
          "mcp.demo has its tools; mcp.tools('demo.*') selects them"),
         (lambda mcp: mcp.tools.echo, "a selection of tools has no attribute 'echo'", "use mcp.tools['demo.echo']"),
