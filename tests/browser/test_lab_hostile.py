@@ -59,7 +59,7 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_the_panel(
         notebook.run(1)
         panel = in_cell(notebook, 1)
     panel.expect_state("evil", "ready")
-    panel.press("Details")
+    panel.root.get_by_role("button", name="evil", exact=True).click()
     panel.press("Instructions")
     expect(panel.root.locator(".mcp-prose")).to_contain_text("# Title")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -255,7 +256,7 @@ def _questions(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     question.get_by_role("button", name="Cancel").click()
     notebook.until_idle()
     notebook.begin(THEIRS)
-    expect(panel.root.get_by_role("button", name="Trust ")).to_be_visible()
+    expect(question.get_by_role("button", name=re.compile("^Trust (and start|selected)$"))).to_be_visible()
     yield "question-trust"
     expect(guard).to_have_count(0)
     panel.press("Don't trust")
@@ -299,7 +300,7 @@ def _activity(notebook: Notebook, panel: Panel) -> Iterator[str]:
     yield "call-failed"
     panel.go_back()
     panel.press("Protocol…")
-    root.get_by_label("Server").locator("visible=true").select_option("demo")
+    root.get_by_role("combobox", name="Server", exact=True).locator("visible=true").select_option("demo")
     notebook.run(SAID)
     messages = root.get_by_role("listbox", name="Messages of demo").get_by_role("option")
     expect(messages.first).to_be_visible()
@@ -310,7 +311,7 @@ def _activity(notebook: Notebook, panel: Panel) -> Iterator[str]:
     panel.go_back()
     root.get_by_role("button", name="Calls").click()
     logs = panel.show("Logs")
-    logs.get_by_label("Server").select_option("demo")
+    logs.get_by_role("combobox", name="Server", exact=True).select_option("demo")
     expect(logs.locator(".mcp-line").first).to_be_visible()
     yield "logs"
     panel.show("Servers")
