@@ -114,7 +114,7 @@ test.each(["Servers", "Tools", "Resources", "Prompts", "Activity", "Logs"])("axe
   await see.findByLabelText("Search messages");
   kernel.transport.say({ kind: "protocol", server: "demo", dropped: 0, lines: [MESSAGE] });
   fireEvent.click(await see.findByRole("option", { name: /ping/ }));
-  await see.findByRole("region", { name: "Selected message" });
+  await see.findAllByRole("region", { name: /^Selected message/ });
   expect(await faults(root)).toEqual([]);
 });
 

@@ -178,6 +178,7 @@ function MessageLine({ row, request }: { row: MessageRow; request: MessageRow | 
 
 function Message({ row }: { row: MessageRow }): JSX.Element {
   const copy = useCopy();
+  const kind = kindTitles()[row.type];
   const text = useMemo(() => {
     try {
       return JSON.stringify(JSON.parse(row.text), null, 2);
@@ -186,7 +187,7 @@ function Message({ row }: { row: MessageRow }): JSX.Element {
     }
   }, [row]);
   return (
-    <section class="mcp-tool" aria-label={trans.__("Selected message")}>
+    <section class="mcp-tool" aria-label={trans.__("Selected message: %1", kind)}>
       <div class="mcp-head">
         <h3>{titleOf(row)}</h3>
         <Button quiet onClick={() => copy(visible(text))}>
@@ -196,7 +197,7 @@ function Message({ row }: { row: MessageRow }): JSX.Element {
       <div class="mcp-muted">
         {[
           `${row.sent ? trans.__("sent") : trans.__("received")} ${clock(row.time, true)}`,
-          kindTitles()[row.type],
+          kind,
           row.id !== null && `id ${singleLine(row.id)}`,
           bytes(row.size),
           row.duration !== null && trans.__("%1 after its request", duration(row.duration)),
@@ -204,7 +205,7 @@ function Message({ row }: { row: MessageRow }): JSX.Element {
           .filter(Boolean)
           .join(" · ")}
       </div>
-      <Lines label={trans.__("Message")} text={visible(text)} />
+      <Lines label={trans.__("Text of the %1", kind)} text={visible(text)} />
     </section>
   );
 }
