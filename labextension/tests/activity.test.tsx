@@ -324,7 +324,7 @@ describe("the protocol", () => {
     expect(kept).toEqual([1, 2, 3, 5]);
     vi.restoreAllMocks();
     fireEvent.click(lines(root).at(-1) as Element);
-    const texts = (await see.findAllByRole("region", { name: "Message" })).map((each) => each.textContent);
+    const texts = (await see.findAllByRole("region", { name: /^Text of the/ })).map((each) => each.textContent);
     expect(texts).toEqual(['{\n  "id": 1,\n  "n": 1\n}', '{\n  "id": 1,\n  "n": 2\n}']);
     say(kernel, message(6, { id: "2" }));
     await waitFor(() => expect(options()[0]).toMatch(/sent\u2190received/));

@@ -111,7 +111,7 @@ def test_the_messages_of_a_server_are_shown_without_a_planted_secret(
     expect(rows.nth(1)).to_contain_text(re.compile(r"received\s*notifications/message"))
     rows.nth(2).click()
     message = panel.root.get_by_role("region", name="Selected message").first
-    expect(message.get_by_role("region", name="Message")).to_contain_text('"text": "[secret]"')
+    expect(message.get_by_role("region", name="Text of the")).to_contain_text('"text": "[secret]"')
     assert SECRET not in panel.root.inner_text()
     panel.go_back()
     panel.root.get_by_role("button", name="Calls").click()
