@@ -37,6 +37,8 @@ STRANGERS = ("masking", "names", "text", "protocol", "results", "security", "reg
 """The modules and packages that read large texts of servers and registries."""
 QUICK = 80e-6
 """Seconds in which no quadratic search of a small text ends."""
+LINEAR = 2e-8
+"""Seconds for each character that no superlinear pattern keeps to: the least time that can be compared at all."""
 GROWTH = 2.2
 """Maximum growth of the time in relation to that of the text, which is at least fourfold: 4 if it is quadratic."""
 
@@ -330,9 +332,9 @@ def problem(pattern: Pattern, large: int) -> str | None:
                 return f"{beginning!r} and {unit!r} many times"
             slowest, linear = (beginning, unit), 1.5 * taken
     beginning, unit = slowest
-    small = shortest(beginning, unit, large // 32)
+    bound = max(2 * GROWTH * 32 * shortest(beginning, unit, large // 32), LINEAR * large)
     for _ in range(3):  # one run is enough, unless something else had the machine
-        if seconds(beginning, unit, large) <= 2 * GROWTH * 32 * small:
+        if seconds(beginning, unit, large) <= bound:
             return None
     return f"{beginning!r} and {unit!r}, up to {large:,} characters"
 
