@@ -28,6 +28,21 @@ export const INLINE_CSS = {
   },
 };
 
+/** Imports at once, into the one file of the panel, the views that JupyterLab's build loads when they are first shown. */
+const EAGER_VIEWS = {
+  name: "eager-views",
+  setup({ onLoad }) {
+    onLoad({ filter: /[/\\]src[/\\].*\.tsx$/ }, ({ path }) => {
+      const imports = [];
+      const source = readFileSync(path, "utf8").replace(
+        /\(await import\(("\.[^"]+")\)\)\.(\w+)/g,
+        (_, module, name) => (imports.push(`import { ${name} as Eager${name} } from ${module};`), `Eager${name}`),
+      );
+      return { contents: imports.join("") + source, loader: "tsx" };
+    });
+  },
+};
+
 const COMMON = {
   absWorkingDir: HERE,
   bundle: true,
@@ -61,7 +76,7 @@ async function compress(path) {
   const options = { module: true, ecma: 2022 };
   const { code } = await rspack.experiments.swc.minify(readFileSync(path, "utf8"), {
     ...options,
-    compress: { ...options, passes: 4, keep_fargs: false },
+    compress: { ...options, passes: 4, keep_fargs: false, inline: 0, reduce_funcs: false, reduce_vars: false },
     mangle: { toplevel: true },
     format: { ecma: 2022, comments: false },
   });
@@ -70,7 +85,8 @@ async function compress(path) {
 
 /** Builds the panel and its stub, which the kernel sends, into a folder. */
 export async function buildPanel(outdir = STATIC) {
-  const built = await build({ ...COMMON, entryPoints: { panel: "src/cell.ts", stub: "src/stub.ts" }, outdir });
+  const plugins = [INLINE_CSS, EAGER_VIEWS];
+  const built = await build({ ...COMMON, plugins, entryPoints: { panel: "src/cell.ts", stub: "src/stub.ts" }, outdir });
   await compress(join(outdir, "panel.js"));
   const notices = packagesIn(built).map((one) => `${one.name} ${one.versionInfo}\n\n${one.extractedText.trim()}\n`);
   writeFileSync(join(outdir, "LICENSES.txt"), `panel.js has in it:\n\n${notices.join("\n")}`);

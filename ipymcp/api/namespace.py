@@ -402,7 +402,7 @@ class Mcp(NamedAccess):
 
     def _unloaded(self, name: str) -> UnloadedServerTools | None:
         """A configured server that starts at its first use; None for any other."""
-        definition = self._host.find_startable(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        definition = self._host.find_startable(name)
         return None if definition is None else UnloadedServerTools(self._factory, definition)
 
     def _load_if_lazy(self, name: str) -> None:

@@ -37,8 +37,6 @@ STRANGERS = ("masking", "names", "text", "protocol", "results", "security", "reg
 """The modules and packages that read large texts of servers and registries."""
 QUICK = 80e-6
 """Seconds in which no quadratic search of a small text ends."""
-LINEAR = 2e-8
-"""Seconds for each character that no superlinear pattern keeps to: the least time that can be compared at all."""
 GROWTH = 2.2
 """Maximum growth of the time in relation to that of the text, which is at least fourfold: 4 if it is quadratic."""
 
@@ -332,9 +330,8 @@ def problem(pattern: Pattern, large: int) -> str | None:
                 return f"{beginning!r} and {unit!r} many times"
             slowest, linear = (beginning, unit), 1.5 * taken
     beginning, unit = slowest
-    bound = max(2 * GROWTH * 32 * shortest(beginning, unit, large // 32), LINEAR * large)
-    for _ in range(3):  # one run is enough, unless something else had the machine
-        if seconds(beginning, unit, large) <= bound:
+    for _ in range(10):  # one run is enough, unless something else had the machine: then for both measurements
+        if seconds(beginning, unit, large) <= 2 * GROWTH * 32 * shortest(beginning, unit, large // 32):
             return None
     return f"{beginning!r} and {unit!r}, up to {large:,} characters"
 
@@ -353,6 +350,6 @@ def test_every_pattern_takes_linear_time() -> None:
     assert {place: text for place, text in problems.items() if text} == {}
 
 
-@pytest.mark.parametrize("text", [r"\s+$", r'"(?:\\.|[^"\\])*"', r"<[^>]*>", r"-[a-z]*v[a-z]*:"])
+@pytest.mark.parametrize("text", [r"\s+$", r'"(?:\\.|[^"\\])*"', r"<[^>]*>", r"(a|b|ab)*c", r"-[a-z]*v[a-z]*:"])
 def test_a_pattern_in_quadratic_time_is_found(text: str) -> None:
     assert problem(Pattern(text, 0, is_fullmatch=False), LARGE // 10) is not None

@@ -48,15 +48,15 @@ export class NotebookView {
   /** The connection status or the panel state changed. */
   readonly changed = new Signal<this, void>(this);
   connectionStatus: ConnectionStatus = NO_KERNEL;
-  private conversation: KernelConversation | null = null;
+  #conversation: KernelConversation | null = null;
   /** Whether it has had a kernel: without one, the notebook then waits for no first kernel. */
-  private hadKernel = false;
-  private attempt: LoadAttempt = NOT_LOADED;
+  #hadKernel = false;
+  #attempt: LoadAttempt = NOT_LOADED;
   readonly used: UsedServers;
   /** The actions after loading ipymcp, once the panel is connected; see `load`. */
-  private afterLoad: { again: boolean; insert: boolean } | null = null;
-  private isDisposed = false;
-  private readonly context: ISessionContext;
+  #afterLoad: { again: boolean; insert: boolean } | null = null;
+  #isDisposed = false;
+  readonly #context: ISessionContext;
 
   constructor(
     readonly notebook: NotebookPanel,
@@ -65,22 +65,22 @@ export class NotebookView {
     private readonly waiting: () => string,
     openInMainArea?: (view: NotebookView) => void,
   ) {
-    if (openInMainArea) this.services.openInMainArea = () => openInMainArea(this);
+    if (openInMainArea) this.#services.openInMainArea = () => openInMainArea(this);
     this.node.style.height = "100%";
     this.used = new UsedServers(() => notebook.context.path);
-    this.context = notebook.sessionContext;
-    notebook.title.changed.connect(this.renamed, this);
-    this.context.kernelChanged.connect(this.kernelChanged, this);
-    this.context.statusChanged.connect(this.statusChanged, this);
-    this.reconnect();
-    void this.context.ready.then(() => {
-      if (!this.conversation && !this.isDisposed) this.reconnect();
+    this.#context = notebook.sessionContext;
+    notebook.title.changed.connect(this.#renamed, this);
+    this.#context.kernelChanged.connect(this.#kernelChanged, this);
+    this.#context.statusChanged.connect(this.#statusChanged, this);
+    this.#reconnect();
+    void this.#context.ready.then(() => {
+      if (!this.#conversation && !this.#isDisposed) this.#reconnect();
     });
   }
 
   /** The panel model; null while not connected. */
   get model(): PanelModel | null {
-    return this.connectionStatus.kind === "panel" && this.conversation ? this.conversation.model : null;
+    return this.connectionStatus.kind === "panel" && this.#conversation ? this.#conversation.model : null;
   }
 
   /** Whether the part of the notebook that is in sight has such an element. */
@@ -102,62 +102,63 @@ export class NotebookView {
    * @param then `again`: then load the servers that the notebook used. `insert`: then insert a cell that does the same.
    */
   async load(then: { again: boolean; insert: boolean } | null = null): Promise<void> {
-    const { conversation, connectionStatus: status } = this;
+    const conversation = this.#conversation;
+    const status = this.connectionStatus;
     if (!conversation || status.kind !== "absent" || status.loading) return;
-    this.afterLoad = then;
-    this.setAttempt({ ...NOT_LOADED, loading: true });
+    this.#afterLoad = then;
+    this.#setAttempt({ ...NOT_LOADED, loading: true });
     const problem = await loadExtension(conversation.kernel, status.command);
-    if (conversation !== this.conversation) return;
+    if (conversation !== this.#conversation) return;
     if (!problem) conversation.transport.retrySoon(RETRIES_AFTER_LOAD);
-    this.setAttempt({ loading: problem === null, loaded: problem === null, problem });
+    this.#setAttempt({ loading: problem === null, loaded: problem === null, problem });
   }
 
   dispose(): void {
-    if (this.isDisposed) return;
-    this.isDisposed = true;
-    this.end();
-    this.removePanel();
-    this.removeWelcome();
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    this.#end();
+    this.#removePanel();
+    this.#removeWelcome();
     Signal.clearData(this);
     this.node.remove();
   }
 
-  private renamed(): void {
-    this.conversation?.model.store.set({ notebook: this.name });
+  #renamed(): void {
+    this.#conversation?.model.store.set({ notebook: this.name });
   }
 
   // -- the kernel
 
-  private kernelChanged(): void {
-    this.reconnect();
+  #kernelChanged(): void {
+    this.#reconnect();
   }
 
-  private statusChanged(_: ISessionContext, status: Kernel.Status): void {
-    const { conversation } = this;
+  #statusChanged(_: ISessionContext, status: Kernel.Status): void {
+    const conversation = this.#conversation;
     if (!conversation) return;
-    if (RESTARTING.has(status)) return this.reconnect(false);
+    if (RESTARTING.has(status)) return this.#reconnect(false);
     conversation.transport.setBusy(BUSY.has(status));
     if (status === "idle" && conversation.isPython) conversation.transport.retrySoon();
   }
 
   /** Disconnect, and connect to the current kernel. A kernel that is not up is connected once it is idle. */
-  private reconnect(isUp = true): void {
-    this.end();
-    this.attempt = NOT_LOADED;
-    const kernel = this.context.session?.kernel;
-    if (!kernel) return this.setStatus(this.context.isReady || this.hadKernel ? NO_KERNEL : CONNECTING);
-    this.hadKernel = true;
-    const conversation = (this.conversation = this.open(kernel));
-    this.setStatus(CONNECTING);
+  #reconnect(isUp = true): void {
+    this.#end();
+    this.#attempt = NOT_LOADED;
+    const kernel = this.#context.session?.kernel;
+    if (!kernel) return this.#setStatus(this.#context.isReady || this.#hadKernel ? NO_KERNEL : CONNECTING);
+    this.#hadKernel = true;
+    const conversation = (this.#conversation = this.#open(kernel));
+    this.#setStatus(CONNECTING);
     void languageOf(kernel).then((language) => {
-      if (conversation !== this.conversation) return;
+      if (conversation !== this.#conversation) return;
       conversation.isPython = language.toLowerCase() === PYTHON;
-      if (!conversation.isPython) this.setStatus({ kind: "other-language", language });
+      if (!conversation.isPython) this.#setStatus({ kind: "other-language", language });
       else if (isUp) conversation.transport.connect();
     });
   }
 
-  private open(kernel: Kernel.IKernelConnection): KernelConversation {
+  #open(kernel: Kernel.IKernelConnection): KernelConversation {
     const transport = new KernelTransport({
       relay: connectByRelay(this.relays(kernel.id)),
       comm: connectByComm(kernel),
@@ -168,11 +169,11 @@ export class NotebookView {
     });
     model.store.set({ notebook: this.name });
     const unsubscribe = [
-      transport.onChange(() => this.updateStatus()),
+      transport.onChange(() => this.#updateStatus()),
       model.store.subscribe(() => {
-        if (this.connectionStatus.kind !== "panel" && model.store.get().synced) this.updateStatus();
+        if (this.connectionStatus.kind !== "panel" && model.store.get().synced) this.#updateStatus();
         this.used.save(model.store.get());
-        if (this.afterLoad && model.store.get().synced) void this.finishLoad(model, this.afterLoad);
+        if (this.#afterLoad && model.store.get().synced) void this.#finishLoad(model, this.#afterLoad);
         this.changed.emit();
       }),
     ];
@@ -184,8 +185,8 @@ export class NotebookView {
     return { kernel, transport, model, isPython: false, close };
   }
 
-  private async finishLoad(model: PanelModel, { again, insert }: { again: boolean; insert: boolean }): Promise<void> {
-    this.afterLoad = null;
+  async #finishLoad(model: PanelModel, { again, insert }: { again: boolean; insert: boolean }): Promise<void> {
+    this.#afterLoad = null;
     try {
       if (insert) insertFirst(this.notebook, loadingCell(again ? (await model.request("used", {})).line : ""));
       if (again) await restore(model);
@@ -194,67 +195,67 @@ export class NotebookView {
     }
   }
 
-  private end(): void {
+  #end(): void {
     this.used.end();
-    this.conversation?.close();
-    this.conversation = null;
+    this.#conversation?.close();
+    this.#conversation = null;
   }
 
-  private setAttempt(attempt: LoadAttempt): void {
-    this.attempt = attempt;
-    this.updateStatus();
+  #setAttempt(attempt: LoadAttempt): void {
+    this.#attempt = attempt;
+    this.#updateStatus();
   }
 
   /** Show how the connection is. The panel is drawn once, when the kernel's state has arrived after its hello. */
-  private updateStatus(): void {
-    const { conversation } = this;
+  #updateStatus(): void {
+    const conversation = this.#conversation;
     if (!conversation) return;
-    const status = connectionStatus(conversation.transport, this.attempt);
-    if (status.kind === "panel") this.attempt = NOT_LOADED;
-    if (status.kind !== "panel" || conversation.model.store.get().synced) this.setStatus(status);
+    const status = connectionStatus(conversation.transport, this.#attempt);
+    if (status.kind === "panel") this.#attempt = NOT_LOADED;
+    if (status.kind !== "panel" || conversation.model.store.get().synced) this.#setStatus(status);
   }
 
   // -- rendering
 
-  private welcome: WelcomeView | null = null;
-  private unmountPanel: (() => void) | null = null;
+  #welcome: WelcomeView | null = null;
+  #unmountPanel: (() => void) | null = null;
 
   /** Show the connection status again, because what waits for a connection changed. */
   showStatus(): void {
-    this.welcome?.show(this.connectionStatus, this.used.names(), this.waiting());
+    this.#welcome?.show(this.connectionStatus, this.used.names(), this.waiting());
   }
 
-  private setStatus(status: ConnectionStatus): void {
+  #setStatus(status: ConnectionStatus): void {
     this.connectionStatus = status;
     const { model } = this;
     if (model === null) {
-      this.removePanel();
-      this.welcome ??= drawWelcome(this.node, this.welcomeActions);
-      this.welcome.show(status, this.used.names(), this.waiting());
+      this.#removePanel();
+      this.#welcome ??= drawWelcome(this.node, this.welcomeActions);
+      this.#welcome.show(status, this.used.names(), this.waiting());
     } else {
-      this.removeWelcome();
-      this.unmountPanel ??= draw(this.node, model, this.services);
+      this.#removeWelcome();
+      this.#unmountPanel ??= draw(this.node, model, this.#services);
     }
     this.changed.emit();
   }
 
   readonly welcomeActions: WelcomeActions = {
     load: (then) => void this.load(then),
-    retry: () => this.conversation?.transport.connect(),
+    retry: () => this.#conversation?.transport.connect(),
     insert: (text) => void insertCode(this.notebook, text),
   };
 
-  private removeWelcome(): void {
-    this.welcome?.remove();
-    this.welcome = null;
+  #removeWelcome(): void {
+    this.#welcome?.remove();
+    this.#welcome = null;
   }
 
-  private removePanel(): void {
-    this.unmountPanel?.();
-    this.unmountPanel = null;
+  #removePanel(): void {
+    this.#unmountPanel?.();
+    this.#unmountPanel = null;
   }
 
-  private servicesWith(insert: typeof insertCode): Services {
+  #servicesWith(insert: typeof insertCode): Services {
     return {
       ...pageServices,
       insertCode: (text, uses) => insert(this.notebook, text, uses),
@@ -264,13 +265,13 @@ export class NotebookView {
     };
   }
 
-  private readonly services = this.servicesWith(insertCode);
+  readonly #services = this.#servicesWith(insertCode);
 
   /** The URL of the document that contains an app's page, for a query that names the granted access. */
-  readonly frameUrl = (query: string): string => this.relays(this.context.session?.kernel?.id ?? "").frameUrl(query);
+  readonly frameUrl = (query: string): string => this.relays(this.#context.session?.kernel?.id ?? "").frameUrl(query);
 
   /** For panels in outputs: the active cell contains the panel, so code is inserted below it. */
-  readonly cellServices = this.servicesWith(insertBelow);
+  readonly cellServices = this.#servicesWith(insertBelow);
 }
 
 /** Render Markdown as the notebook's cells do. */

@@ -14,8 +14,8 @@ import type { Group } from "./offerlist";
 import { OfferLine, OfferList } from "./offerlist";
 import { Badges, Button } from "./parts";
 import type { Draft } from "./tool";
+import { ToolView } from "./tool";
 
-const ToolView = late(async () => (await import("./tool")).ToolView);
 const ResourcesView = late(async () => (await import("./offers")).ResourcesView);
 const PromptsView = late(async () => (await import("./offers")).PromptsView);
 

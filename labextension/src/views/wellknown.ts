@@ -22,7 +22,7 @@ export const wellKnown = (): WellKnown[] => [
   { title: "Git", about: trans.__("Reads and changes a repository"), by: "command", what: "uvx mcp-server-git" },
   {
     title: "GitHub",
-    about: trans.__("Issues, pull requests and code; asks for a login or a token"),
+    about: trans.__("Issues, pull requests and code"),
     by: "url",
     what: "https://api.githubcopilot.com/mcp/",
   },
@@ -34,20 +34,20 @@ export const wellKnown = (): WellKnown[] => [
   },
   {
     title: "SQLite",
-    about: trans.__("Queries a database file"),
+    about: trans.__("Queries a database"),
     by: "command",
     what: "uvx --with 'mcp<2' mcp-server-sqlite --db-path data.db",
   },
   { title: trans.__("Time"), about: trans.__("Times and time zones"), by: "command", what: "uvx mcp-server-time" },
   {
     title: trans.__("Memory"),
-    about: trans.__("Keeps what it is told as a graph"),
+    about: trans.__("Keeps facts as a graph"),
     by: "command",
     what: "npx -y @modelcontextprotocol/server-memory",
   },
   {
     title: trans.__("Everything"),
-    about: trans.__("Has every feature of the protocol, to try them"),
+    about: trans.__("Has every feature of MCP, to try them"),
     by: "command",
     what: "npx -y @modelcontextprotocol/server-everything",
   },
