@@ -515,7 +515,13 @@ async def from_pasted(
 
 
 async def from_values(
-    host: Host, name: str | None, values: Mapping[str, Any], keep: Keep, *, replaces: bool = False
+    host: Host,
+    name: str | None,
+    values: Mapping[str, Any],
+    keep: Keep,
+    *,
+    is_own: bool = False,
+    replaces: bool = False,
 ) -> Addition:
     """Define a server from values that the user has typed: a definition, or a document of any host with one server.
 
@@ -524,6 +530,7 @@ async def from_values(
         name: The name of the server; None for its name in the document.
         values: The definition, or the document.
         keep: Where the server is kept.
+        is_own: Whether the definition is in ipymcp's own format.
         replaces: Whether it replaces a server of the same name.
 
     Raises:
@@ -532,7 +539,7 @@ async def from_values(
         TrustError: No one could be asked about the server of a project.
     """
     refuse_models("add a server")
-    chosen = read_definitions(name or None, values, Source(scope="script"), is_own=replaces)
+    chosen = read_definitions(name or None, values, Source(scope="script"), is_own=is_own)
     if len(chosen) != 1:
         names = ", ".join(one.name for one in chosen) or "none"
         raise ConfigError(f"one server at a time, not {len(chosen)}", hint=f"give the name of one: {names}")

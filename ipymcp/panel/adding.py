@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.api import config_edits
 from ipymcp.api.additions import AdditionGroup, RegistryChoice, from_pasted, from_registry, from_values, registry_of
+from ipymcp.api.load_request import read_definitions
 from ipymcp.config import unused_settings
 from ipymcp.config.config_files import decode
 from ipymcp.config.definition import Source
-from ipymcp.config.hosts import project_of
-from ipymcp.config.pasted import ORIGIN, PastedServers, read_pasted
+from ipymcp.config.hosts import as_own, project_of
+from ipymcp.config.pasted import ORIGIN, read_pasted
 from ipymcp.errors import ConfigError, McpError
 from ipymcp.names import RESERVED_HOST, aliases
 from ipymcp.panel.messages import (
@@ -21,6 +23,8 @@ from ipymcp.panel.messages import (
     Malformed,
     NoFields,
     OwnDefinition,
+    PastedDefinition,
+    PastedFields,
     PathFields,
     RegistryPage,
     RegistryRow,
@@ -142,31 +146,30 @@ async def _addition(panel: Panel, message: TryFields) -> AnyAddition:
         way = None if message.way is None else str(message.way + 1)
         choice = RegistryChoice(message.what, message.version, way, name, asks_all=True)
         return await from_registry(panel.host, choice, message.keep)
-    if message.replaces is not None:
-        original = await asyncio.to_thread(config_edits.written, message.replaces, panel.host)
-        value, _ = decode(message.what, ORIGIN)
-        if not isinstance(value, Mapping):
-            raise ConfigError("a definition is an object: {…}")
-        values = config_edits.unmasked(cast("Mapping[str, Any]", value), original[0])
-        return await from_values(panel.host, message.replaces, values, message.keep, replaces=True)
-    return await from_pasted(panel.host, name, _pasted(message), message.keep)
+    if message.by != "fields":
+        return await from_pasted(
+            panel.host, name, read_pasted(message.what, is_command=message.by == "command"), message.keep
+        )
+    value, _ = decode(message.what, ORIGIN)
+    if not isinstance(value, Mapping):
+        raise ConfigError("a definition is an object: {…}")
+    values = cast("Mapping[str, Any]", value)
+    if message.replaces is None:
+        return await from_values(panel.host, name, values, message.keep, is_own=True)
+    original = await asyncio.to_thread(config_edits.written, message.replaces, panel.host)
+    values = config_edits.unmasked(values, original[0])
+    return await from_values(panel.host, message.replaces, values, message.keep, is_own=True, replaces=True)
 
 
-def _pasted(message: TryFields) -> PastedServers:
-    """The servers that the user has typed or pasted. Each field takes everything.
-
-    Raises:
-        ConfigError: The text is invalid.
-    """
-    if message.by == "url":
-        lines = [line.partition(":") for line in message.headers.splitlines() if line.strip()]
-        wrong = next((name for name, colon, _ in lines if not colon), None)
-        if wrong is not None:
-            raise ConfigError("a header has no value", hint="write one on each line, as Name: value")
-        headers = {name.strip(): value.strip() for name, _, value in lines}
-        if headers:
-            return PastedServers({"url": message.what.strip(), "headers": headers})
-    return read_pasted(message.what, is_command=message.by == "command")
+@ADDING.command(PastedFields, "pasted")
+async def _read_pasted(panel: Panel, view: View, message: PastedFields) -> PastedDefinition | None:
+    """Return the server that a text defines, for a form; None for several, and for what only a question can show."""
+    pasted = read_pasted(message.text, is_command=True)
+    found = read_definitions(pasted.name, pasted.values, Source(scope="script"))
+    if len(found) != 1 or found[0].inputs or pasted.origin:
+        return None
+    name = pasted.name or (None if pasted.document is not pasted.values else found[0].name)
+    return PastedDefinition(name=name, text=json.dumps(as_own(found[0]), ensure_ascii=False))
 
 
 def _outcome(panel: Panel, addition: AnyAddition) -> Trial:

@@ -12,7 +12,7 @@ import math
 from typing import Annotated, Any, Final, Literal, NewType, Protocol, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, ValidationError
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError
 
 from ipymcp.config.definition import Transport
 from ipymcp.errors import McpError
@@ -117,19 +117,23 @@ class TryFields(FromView):
 
     trial: int
     """The view's number for the trial."""
-    by: Literal["registry", "command", "url", "json"]
+    by: Literal["registry", "fields", "command", "json"]
     what: Annotated[str, Meta(min_length=1, max_length=100_000)]
-    """The name in the registry, the command line, the URL, or the definition."""
+    """The name in the registry, the definition that a form has in ipymcp's own format, a command, or a document."""
     keep: Keep
     name: str = ""
     """The name of the server; empty to derive it from the command or URL."""
     version: str | None = None
     way: int | None = None
     """The index of the `RunnableWay` in the registry's entry."""
-    headers: Annotated[str, Meta(max_length=100_000)] = ""
-    """HTTP headers for a URL, as lines `Name: value`."""
     replaces: Text | None = None
     """The server to edit, which one of ipymcp's own files defines."""
+
+
+class PastedFields(FromView):
+    """A text that may define a server."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)]
 
 
 class TrialFields(FromView):
@@ -292,6 +296,8 @@ class Problem(ToView):
     message: str
     hint: str | None = None
     type: str | None = None
+    key: str | UnsetType = UNSET
+    """The key of the wrong value in a server's definition, such as `env.TOKEN`."""
 
 
 class StartProgress(ToView):
@@ -676,6 +682,15 @@ class OwnDefinition(ToView):
 
     text: str
     keep: Keep
+
+
+class PastedDefinition(ToView):
+    """The only server that a text defines."""
+
+    name: str | None
+    """The name in the text; None if there is none."""
+    text: str
+    """The definition as JSON."""
 
 
 class UnloadedServer(ToView):

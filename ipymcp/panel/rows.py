@@ -484,7 +484,10 @@ def problem(error: McpError, *, without: frozenset[str] = frozenset()) -> Proble
     """An error with its hint; see `panel_hint` for the arguments."""
     hint = panel_hint(error, without=without)
     message = "\n".join(error.lines) or visible(error.message)
-    return Problem(message=message, hint=hint and visible(hint), type=type(error).__name__)
+    shown = Problem(message=message, hint=hint and visible(hint), type=type(error).__name__)
+    if isinstance(error, ConfigError) and error.key:
+        shown.key = visible(error.key)
+    return shown
 
 
 def missing_value(session: ServerSession) -> tuple[Literal["variable", "secret"], str] | None:

@@ -130,7 +130,7 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     yield "add-tried"
     panel.press("Cancel")
     root.get_by_role("tab", name="Command").click()
-    _field(panel, "Command").fill("no-such-program --with=this")
+    _field(panel, "Program").fill("no-such-program --with=this")
     _field(panel, "Name").fill("mine")
     yield "add-command"
     panel.press("Start and test")

@@ -591,9 +591,9 @@ VERBS = {
     "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}
     | {"load", "known", "memory", "protocol", "restart_all", "enable_tools", "disable_tools", "set_value", "used"}
     | {"restore", "forget"}
-    | {"registry", "search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file"},
+    | {"registry", "search", "try", "pasted", "trial_progress", "keep", "drop", "definition", "remove", "load_file"},
 }
-REQUIRED = {"words": "x", "trial": 1, "keep": "me", "by": "command", "what": "x", "path": "x"}
+REQUIRED = {"words": "x", "trial": 1, "keep": "me", "by": "command", "what": "x", "path": "x", "text": "x"}
 """Fields with which the commands that add a server would be carried out."""
 
 
