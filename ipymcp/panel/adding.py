@@ -34,7 +34,7 @@ from ipymcp.panel.messages import (
     TryFields,
 )
 from ipymcp.panel.panel import RunningTrial, ViewCommands
-from ipymcp.panel.rows import problem, shown_text, start_progress, where
+from ipymcp.panel.rows import shown_text, start_problem, start_progress, where
 from ipymcp.registry.client import verified
 from ipymcp.registry.install import ways
 from ipymcp.runtime.process_env import folder_of
@@ -188,7 +188,7 @@ def _outcome(panel: Panel, addition: AnyAddition) -> Trial:
                 # What the program wrote; one that was started twice wrote it twice.
                 lines = part.session.log.tail(_LOG_LINES)
                 own = dict.fromkeys(one_line(line.text) for line in lines if line.source != "host")
-                failure, log = problem(error), [*own]
+                failure, log = start_problem(error), [*own]
         prefix = f"{part.name}." if len(parts) > 1 else ""
         tools += [
             TrialTool(name=visible(f"{prefix}{one.name}"), description=shown_text(one.definition.description))

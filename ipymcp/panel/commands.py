@@ -89,7 +89,7 @@ from ipymcp.results.records import RecordTable
 from ipymcp.results.rendering import shown_table
 from ipymcp.runtime.call import Call, cancel_from
 from ipymcp.runtime.server_status import State
-from ipymcp.text import quoted, visible
+from ipymcp.text import capitalized, quoted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -160,9 +160,9 @@ def _errors(panel: Panel, entry: ToolEntry, arguments: JsonObject) -> list[Field
     """The errors that the schema finds in a form's values; if none, the values that do not match their `format`."""
     found = factory_of(panel.mcp).schema(entry).problems(arguments)
     if found:
-        return [FieldError(path=[*one.path], message=visible(one.problem)) for one in found]
+        return [FieldError(path=[*one.path], message=visible(one.at_field)) for one in found]
     formats = format_errors(types.loads(entry.definition.inputSchema), arguments)
-    return [FieldError(path=[*path], message=text) for path, text in formats]
+    return [FieldError(path=[*path], message=capitalized(text)) for path, text in formats]
 
 
 @_command(CallFields, "call")

@@ -42,7 +42,7 @@ from ipymcp.results.rendering import is_shown_as_text, other_members, shown_tabl
 from ipymcp.results.tables import cell_text, numeric_columns
 from ipymcp.runtime.server_status import State
 from ipymcp.security.rules import hints
-from ipymcp.text import cut, shown_json, visible
+from ipymcp.text import capitalized, cut, shown_json, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -372,7 +372,7 @@ _STATES: Final = re.compile(r"%mcp( shows.*)?")
 _INAPPLICABLE: Final = re.compile(r"\bIPYMCP_\w+=|\.result\b|\btimeout=")
 """Hints that do not apply to a panel, because it shows whole results and can ask the user."""
 _CODE: Final = re.compile(r"%%?\w|\bmcp\.\w")
-_REPEATED: Final = frozenset({"see Logs", "press Start", "press Restart"})
+_REPEATED: Final = frozenset({"see Logs", "choose Start", "choose Restart"})
 """Hints that repeat the buttons below the error of a server."""
 _TABS: Final = {"history": "Activity", "resources": "Tools", "prompts": "Tools"}
 
@@ -401,7 +401,7 @@ def _clause(text: str, error: McpError) -> str:
     code = text[text.index("%") :] if "%" in text else ""
     before = text[: len(text) - len(code)]
     if (button := _BUTTON.fullmatch(code)) is not None:
-        return f"{before}press {_title(button[1], error)}"
+        return f"{before}choose {_title(button[1], error)}"
     if (tab := _TAB.fullmatch(code)) is not None:
         return f"{before}see {_TABS.get(tab[1], tab[1].capitalize())}"
     if _STATES.fullmatch(code) is not None:
@@ -478,6 +478,12 @@ def where(definition: ServerDefinition) -> str:
     if definition.url is not None:
         return visible(masked(definition.url))
     return visible(shlex.join([definition.command or "", *masked_args(definition.args)]))
+
+
+def start_problem(error: McpError, *, without: frozenset[str] = frozenset()) -> Problem:
+    """Like `problem`, for the error of a server that does not run, which is shown in sentences of its own."""
+    shown = problem(error, without=without)
+    return replace(shown, message=capitalized(shown.message), hint=shown.hint and capitalized(shown.hint))
 
 
 def problem(error: McpError, *, without: frozenset[str] = frozenset()) -> Problem:
@@ -584,11 +590,11 @@ def _count(session: ServerSession, client: Client | None, kind: str) -> int | No
 def _error(session: ServerSession) -> Problem | None:
     """The error that explains the server's state; not the error of a call."""
     if session.status.error is not None:
-        shown = problem(session.status.error, without=_REPEATED)
+        shown = start_problem(session.status.error, without=_REPEATED)
         has_field = missing_value(session) is not None  # the field replaces the hint
         return replace(shown, hint=None) if has_field else shown
     if session.status.last_error and (session.state.record.is_troubled or session.state is State.RESTARTING):
-        return Problem(message=visible(session.status.last_error))
+        return Problem(message=capitalized(visible(session.status.last_error)))
     return None
 
 

@@ -899,7 +899,9 @@ export type ApprovalAnswer = "once" | "answer" | "server" | "notebook" | "always
 /** A server that runs if the user agrees. */
 export interface Candidate {
   name: string;
-  /** The whole definition, the recipients of its variables, and the scope of an agreement. */
+  /** The command, its folder and what it receives, as the rest of a sentence that begins with the name. */
+  summary: string;
+  /** The rest of the definition, the recipients of its variables, and the scope of an agreement: a name and a text in columns, or only a text. */
   lines: string[];
   /** Dangerous parts of the definition. */
   dangers: string[];

@@ -94,7 +94,7 @@ def test_a_call_after_untrusted_content_needs_consent_again(kernel: Kernel) -> N
     assert "--allow mail.send in %mcp ask allows it beforehand</small>" in refused.displays[-3]["text/html"]
     assert shown(ask(kernel, SEND, "tools", f"{chat} --allow mail.send"))[-2] == "They answered: sent"
     once = ask(kernel, SEND, "tools", chat, answers=["once"])
-    assert "The model wants to run mail.send:\n  the model has read untrusted content from mail.read\n" in once.stdout
+    assert "The model wants to run mail.send:\n  The model has read untrusted content from mail.read\n" in once.stdout
     assert shown(ask(kernel, SEND, "tools", chat))[-2] == "They answered: sent", "of one conversation it is asked once"
     assert shown(ask(kernel, SEND, "tools"))[-2] == "They answered: sent", "a fresh one has read nothing"
     assert shown(ask(kernel, text, "tools", "--chat program"))[-2] == "They answered: hello | sent"
@@ -338,8 +338,8 @@ def test_a_models_code_is_shown_and_runs_in_the_kernel_after_consent(kernel: Ker
 
     assert declared(models) == ["run_python"]
     assert "mcp.demo.query(table: " in json.dumps(asked(models)[-1]["messages"][0])
-    assert outcome.prompts == ["allow? [no] "]
-    assert "it runs in this kernel with your rights, unsandboxed" in outcome.stdout
+    assert outcome.prompts == ["Allow? [no] "]
+    assert "It runs in this kernel with your rights, unsandboxed" in outcome.stdout
     card = outcome.displays[2]["text/html"]
     assert card.startswith("<details open ") and "print(birds[" in card
     assert shown(outcome)[-2] == "They answered: 3\n3"
@@ -568,7 +568,7 @@ def test_the_model_answers_sampling_requests_that_the_user_allows(kernel: Kernel
     kernel.run(f"%mcp load asks -- {command}")
 
     refused = kernel.run("mcp.asks.ask_model()", answers=["no"])
-    assert refused.prompts == ["allow? [no] "]
+    assert refused.prompts == ["Allow? [no] "]
     assert "The server asks wants to use your model:\n  it uses your tokens of " in refused.stdout
     assert "What is the capital of France?" in refused.stdout
     assert refused.status == "error"
@@ -581,13 +581,13 @@ def test_the_model_answers_sampling_requests_that_the_user_allows(kernel: Kernel
         "openai-chat:echo answered it: 1 message, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
     )
     kernel.run("%mcp policy reset")
-    assert kernel.run("mcp.asks.ask_model()", answers=["no"]).prompts == ["allow? [no] "], "it was taken back"
+    assert kernel.run("mcp.asks.ask_model()", answers=["no"]).prompts == ["Allow? [no] "], "it was taken back"
     kernel.run("%config IPyMCP.sampling_tokens = 1")
     assert kernel.run("mcp.asks.ask_model()").status == "error"
     kernel.run("%config IPyMCP.sampling_tokens = 100_000")
     kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {command}")
     another = kernel.run("mcp.asks.ask_model()", answers=["no"])
-    assert another.prompts == ["allow? [no] "], "a server of the same name inherits nothing"
+    assert another.prompts == ["Allow? [no] "], "a server of the same name inherits nothing"
 
 
 @pytest.mark.kernels("kernel-7")

@@ -208,7 +208,7 @@ def test_a_call_of_a_models_code_is_asked_about_at_the_prompt(kernel: Kernel) ->
     outcome = kernel.run(f"%mcp ask --code --allow notebook.run_python {text}", answers=["once"])
 
     assert (
-        "The model wants to run demo.echo:\n  rule: ask demo.* (this notebook)\n  the server's hints: read-only"
+        "The model wants to run demo.echo:\n  Rule: ask demo.* (this notebook)\n  The server says: read-only"
         in outcome.stdout
     )
     assert '  │ text = "hey"' in outcome.stdout

@@ -418,7 +418,7 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
           {isSingle ? (
             <div>
               <Emblem server={candidate.name} />
-              <strong>{singleLine(candidate.name)}</strong>
+              <strong>{singleLine(candidate.name)}</strong> {withVisibleBreaks(candidate.summary)}
             </div>
           ) : (
             <label class="mcp-check">
@@ -434,6 +434,7 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
               </span>
             </label>
           )}
+          {!isSingle && <div>{trans.__("It %1", withVisibleBreaks(candidate.summary))}</div>}
           <div
             class="mcp-pre"
             tabIndex={0}
