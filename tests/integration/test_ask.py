@@ -24,7 +24,7 @@ from tests.asking import (
 from tests.clients import asking_server
 from tests.conftest import StartKernel
 from tests.integration.test_docs import blocks
-from tests.kernels import Kernel
+from tests.kernels import Kernel, Outcome
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_a_tool_from_a_search_is_called_by_its_own_name_with_the_same_consent(ke
 
     assert len(outcome.prompts) == 1, outcome
     plain = shown(outcome)
-    assert [line.partition(" · ")[0] for line in plain[2:5]] == ["demo.echo", "notebook.demo__ecco", "demo.echo"]
+    assert [line.partition(" · ")[0] for line in plain[2:5]] == ["demo.echo", "demo.echo", "notebook.demo__ecco"]
     assert plain[5].startswith("They answered: one | ") and plain[5].endswith(" | three")
     assert "Error: there is no tool 'demo__ecco' (did you mean 'demo__echo'" in plain[5]
     refused = shown(ask(kernel, text, "tools", "--discover always"))[-2]
@@ -569,7 +569,7 @@ def test_the_model_answers_sampling_requests_that_the_user_allows(kernel: Kernel
 
     refused = kernel.run("mcp.asks.ask_model()", answers=["no"])
     assert refused.prompts == ["Allow? [no] "]
-    assert "The server asks wants to use your model:\n  it uses your tokens of " in refused.stdout
+    assert "The server asks wants to use your model:\n  It uses your tokens of " in refused.stdout
     assert "What is the capital of France?" in refused.stdout
     assert refused.status == "error"
     agreed = kernel.run("print(mcp.asks.ask_model())", answers=["notebook"])
@@ -619,3 +619,35 @@ def test_a_model_object_cannot_be_a_setting(kernel: Kernel) -> None:
     message = "IPyMCP.model is a string, not RLock: a model object goes to mcp.ask(…, model=…)"
     assert message in outcome.stderr + outcome.stdout
     assert "Traceback" not in outcome.stderr
+
+
+WRITTEN = "a text that a model needs a while to write"
+WRITES = f'demo__echo({{"text": "{WRITTEN}"}})'
+
+
+def cards(outcome: Outcome) -> list[str]:
+    """The cards of calls that a cell shows."""
+    return [one["text/html"] for one in outcome.displays if "<b>demo.echo</b>" in one.get("text/html", "")]
+
+
+def test_a_call_has_a_card_before_its_arguments_are_complete_and_they_fill_in(asking: Kernel) -> None:
+    cell = asking.start(ask_line(asking, WRITES, "typing"), answers=[])
+    cell.wait_for(lambda outcome: bool(cards(outcome)))
+    assert WRITTEN not in cards(cell.outcome)[0]
+    partly = re.compile(rf"<details open .*>{WRITTEN[:1]}[a-z ]*</td>", re.DOTALL)
+    cell.wait_for(lambda outcome: bool(partly.search(cards(outcome)[0])) and WRITTEN not in cards(outcome)[0])
+    outcome = cell.wait()
+    [card] = cards(outcome)
+    assert card.startswith("<details style") and card.count(WRITTEN) == 2, "its arguments and its result, folded"
+
+
+@pytest.mark.parametrize("end", ["the stream breaks off", "an interrupt"])
+def test_a_call_that_is_abandoned_while_it_is_written_leaves_no_card(asking: Kernel, end: str) -> None:
+    cell = asking.start(ask_line(asking, WRITES, "half" if end == "the stream breaks off" else "typing"), answers=[])
+    if end == "an interrupt":
+        cell.wait_for(lambda outcome: bool(cards(outcome)))
+        asking.interrupt()
+    outcome = cell.wait()
+    assert outcome.error is not None
+    assert cards(outcome) == []
+    assert not any("demo.echo" in line for line in shown(outcome)[1:])

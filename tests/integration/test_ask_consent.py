@@ -236,7 +236,7 @@ def test_changed_arguments_are_checked_and_sent_and_the_model_learns_of_the_chan
     outcome = kernel.run(f"%mcp ask --out answer {ECHO}", answers=answers)
 
     assert len(outcome.prompts) == 4, outcome
-    assert "  this is not JSON: " in outcome.stdout
+    assert "  This is not JSON: " in outcome.stdout
     assert "  text: " in outcome.stdout, "arguments that do not match the schema are asked for again"
     note = 'The user changed the arguments of this call. It was made with {"text":"two"}.'
     assert texts(models, "tool") == [f"{note}\ntwo"]
