@@ -276,8 +276,8 @@ class Extension:
         """The notebook's panel, created when a cell or a view first needs it."""
         if self._panel is None:
             from ipymcp.notebook import call_code
-            from ipymcp.panel.commands import COMMANDS
             from ipymcp.panel.panel import Panel, PanelContext
+            from ipymcp.panel.subjects import COMMANDS, SECTIONS
 
             with self._panel_lock:
                 if self._panel is None:
@@ -290,7 +290,7 @@ class Extension:
                         has_visitors=is_voila(os.environ),
                         publisher=self.ip.display_pub,
                     )
-                    self._panel = Panel(ipymcp.host(), context, COMMANDS)
+                    self._panel = Panel(ipymcp.host(), context, COMMANDS, SECTIONS)
         return self._panel
 
     def _setting_changed(self, change: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from ipymcp.panel.rows import preview
+from ipymcp.panel.results import preview
 from ipymcp.results.tool_result import ToolResult
 from tests.panel.notebooks import Notebook
 from tests.panels import DirectView, Message
