@@ -32,7 +32,7 @@ from ipymcp.errors import ArgumentError, ConnectionLost, McpError, PolicyError
 from ipymcp.files import make_new_folder
 from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, Job, MapRun, MapSettings, RowOutcome
 from ipymcp.security.rules import CallBatch
-from ipymcp.security.untrusted import quotes_server
+from ipymcp.security.untrusted import copy_actor_to_context, quotes_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,7 +243,8 @@ def _run(chunk: Chunk, control: Control, server: WorkerServer) -> ChunkReport:
     if chunk.waits_first and chunk.settings.rate:
         run.start_after(1 / chunk.settings.rate)
     run.feed(chunk.jobs, is_last=True)
-    future = asyncio.run_coroutine_threadsafe(run.run(), loop.loop)
+    with copy_actor_to_context():
+        future = asyncio.run_coroutine_threadsafe(run.run(), loop.loop)
     try:
         while not concurrent.futures.wait([future], POLL_INTERVAL).done:
             state = control.state()

@@ -32,6 +32,7 @@ from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.panel.cell_forms import CellForms
 from ipymcp.protocol.types import is_object
 from ipymcp.runtime.loop import is_harmfully_patched
+from ipymcp.security.untrusted import mark_cells
 from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class Extension:
         if hasattr(sys.modules["IPython.core.completer"], "context_matcher"):  # IPython 8.6 or later
             self._matcher = _matcher(self.settings)
             ip.Completer.custom_matchers.append(self._matcher)
+        mark_cells(ip)
         ip.events.register("pre_run_cell", self._before_cell)
         ip.events.register("post_run_cell", self._after_cell)
         ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self.display.card)
