@@ -1,4 +1,4 @@
-"""Calls in the panel: the running ones, making one from a form, as code, and canceling."""
+"""Calls in the panel: the running ones, and making, cancelling and writing them as code."""
 
 from __future__ import annotations
 

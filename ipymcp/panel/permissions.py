@@ -29,6 +29,8 @@ HIDDEN_FROM_VISITORS: Final = frozenset({"logs", "code", "repeat_code", "keep_re
 _RUN_KINDS: Final[frozenset[QuestionKind]] = frozenset({"approval", "form", "sampling"})
 _RUN_ANSWERS: Final[frozenset[ApprovalAnswer]] = frozenset({"once", "answer", "no"})
 """Answers that are valid for at most one model answer."""
+UNAVAILABLE: Final = "This server cannot be used now."
+"""The only error of a server that visitors see."""
 
 
 class Permissions(Struct, frozen=True):
@@ -110,6 +112,3 @@ class Permissions(Struct, frozen=True):
         if isinstance(error, CallError | UnknownName | PolicyError | Malformed):
             return error
         return McpError("Something failed in the notebook.")
-
-
-UNAVAILABLE: Final = "This server cannot be used now."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from ipymcp.panel.messages import StateRow, ToView
@@ -185,7 +186,7 @@ class PanelState:
         return removed
 
 
-class StateSection:
+class StateSection(ABC):
     """Keeps the rows of one part of the state up to date.
 
     Args:
@@ -197,9 +198,9 @@ class StateSection:
         self._host = host
         self._state = state
 
+    @abstractmethod
     def update(self) -> None:
         """Update the rows."""
-        raise NotImplementedError
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:  # noqa: B027 - most sections need no events
         """Handle an event of the host."""

@@ -206,7 +206,7 @@ def mark_cells(shell: Any) -> None:
         shell: The IPython shell.
     """
     models_code.has_cells = True
-    models_code.deferring.add(shell.events.trigger.__func__.__code__)
+    models_code.deferring.add(shell.events.trigger.__code__)
     shell.events.register("pre_execute", begin_cell)
     shell.events.register("post_execute", end_cell)
     if asyncio._get_running_loop() is not None:  # else the shell starts, and its context is that of everything later
