@@ -156,6 +156,9 @@ def test_twenty_apps_are_live_at_once(notebook: Notebook, page: Page) -> None:
     for index in range(20):
         frames.nth(index).scroll_into_view_if_needed()
         expect(frames.nth(index).content_frame.frame_locator("iframe").locator("#load")).to_have_count(1)
-    notebook.cell(3).locator(".cm-content").click()
+    editor = notebook.cell(3).locator(".cm-content")
+    editor.click()
+    expect(editor).to_be_focused()
     page.keyboard.type("# typed")
+    expect(editor).to_contain_text("# typed")
     assert "# typed" in notebook.source(3)
