@@ -105,6 +105,7 @@ def test_a_result_that_was_dropped_is_named_and_its_table_forgotten(demo: Notebo
     assert number in demo.panel.tables
     for each in range(1_000, 1_050):
         demo.mcp.results.keep(each, None, 1)
+    demo.forget_calls()
     assert view.reply("rows", result=number)["error"] == {
         "message": f"result {number} is no longer kept",
         "hint": "run the tool again",
