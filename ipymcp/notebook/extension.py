@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipymcp
 from ipymcp.api.apps import apps_of
-from ipymcp.api.namespace import set_model, set_panel
+from ipymcp.api.parts import parts_of
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
@@ -166,7 +166,7 @@ class Extension:
             comms.register_target(_TARGET, self._open_comm)
             self._has_control = _serve_control_requests(ip.kernel, comms)
         self.bind()
-        set_panel(ipymcp.host(), self.display.show)
+        parts_of(ipymcp.host()).show_panel = self.display.show
         host = host_of(ipymcp.host())
         host.guard.notify, host.history.cell = print_notice, partial(_cell, ip)
         apps = apps_of(host)
@@ -213,7 +213,7 @@ class Extension:
             self._relay.close()
         mcp = ipymcp.host()
         apps_of(host_of(mcp)).close_all()
-        set_panel(mcp, None)
+        parts_of(mcp).show_panel = None
         host_of(mcp).calls.presenter = host_of(mcp).questions.panel = host_of(mcp).questions.cell_forms = None
         McpError.full_tracebacks = False
         mcp.close()
@@ -320,7 +320,7 @@ class Extension:
     def _set_model(self) -> None:
         settings: Any = self.settings
         chosen = settings.model or None, settings.sampling_tokens, settings.replay
-        outdated = " ".join(map(quoted, set_model(ipymcp.host(), *chosen)))
+        outdated = " ".join(map(quoted, parts_of(ipymcp.host()).set_model(*chosen)))
         if outdated:
             # on stdout: the setting itself has taken effect
             late = f"these running servers may ask the model only after %mcp restart {outdated}"

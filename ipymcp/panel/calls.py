@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ipymcp.api.namespace import factory_of
+from ipymcp.api.parts import parts_of
 from ipymcp.errors import UnknownName
 from ipymcp.interaction.forms import format_errors
 from ipymcp.panel.messages import MAX_ABOUT, FromView, JsonObject, Problem, StateRow, ToView, finite, sound
@@ -152,7 +152,7 @@ async def _validate(panel: Panel, view: View, message: CallFields) -> FieldError
 
 def _errors(panel: Panel, entry: ToolEntry, arguments: JsonObject) -> list[FieldError]:
     """The errors that the schema finds in a form's values; if none, the values that do not match their `format`."""
-    found = factory_of(panel.mcp).schema(entry).problems(arguments)
+    found = parts_of(panel.mcp).factory.schema(entry).problems(arguments)
     if found:
         return [FieldError(path=[*one.path], message=visible(one.problem)) for one in found]
     formats = format_errors(types.loads(entry.definition.inputSchema), arguments)
@@ -166,7 +166,7 @@ async def call_tool(panel: Panel, view: View, message: CallFields) -> StartedCal
     if session.client is None:
         await ready_session(panel, view, message)
     _, entry = find_tool(panel, message)
-    factory = factory_of(panel.mcp)
+    factory = parts_of(panel.mcp).factory
     checked = await asyncio.to_thread(factory.schema(entry).check, sound(message.arguments))
     call = factory.panel_call(session, entry, checked)
     panel.calls[call.number] = call
@@ -190,7 +190,7 @@ async def _follow(panel: Panel, view: View, call: Call[ToolResult]) -> None:
 async def write_code(panel: Panel, view: View, message: CodeFields) -> CallText:
     """Write a call as the user would type it."""
     _, entry = find_tool(panel, message)
-    arguments, schema, code = sound(message.arguments), factory_of(panel.mcp).schema(entry), panel.context.code
+    arguments, schema, code = sound(message.arguments), parts_of(panel.mcp).factory.schema(entry), panel.context.code
     if message.form == "python":
         return CallText(text=code.python(panel.host, entry, schema, arguments, panel.context.namespace()))
     return CallText(text=code.magic(panel.host, entry, schema, arguments))

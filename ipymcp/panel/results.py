@@ -16,7 +16,7 @@ from ipymcp.panel.panel import Panel, ResultFile, View, command
 from ipymcp.results.content import Embedded, Image, Link
 from ipymcp.results.records import FileFormat, RecordTable, json_head
 from ipymcp.results.rendering import is_shown_as_text, other_members, shown_table, warnings
-from ipymcp.results.tables import cell_text, numeric_columns
+from ipymcp.results.tables import cell_text, display_bundle, numeric_columns
 from ipymcp.results.tool_result import ToolResult
 from ipymcp.text import cut, shown_json, visible
 
@@ -146,7 +146,7 @@ def preview(result: ToolResult | ResourceResult, variable: str | None, number: i
                 notes=[one for one in (other_members(result), *warnings(result)) if one],
             ),
         )
-    bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+    bundle = display_bundle(result)
     markdown = bundle.get("text/markdown", "")
     is_text = is_shown_as_text(result)
     html = None if is_text else _small_html(bundle.get("text/html"))
@@ -172,7 +172,7 @@ def prompt_preview(result: PromptResult, variable: str | None, number: int | Non
     """Preview the messages of a prompt; arguments as for `preview`."""
     text = "\n\n".join(f"{message.role}: {message.text}" for message in result.messages)
     parts = [message.content for message in result.messages]
-    html = _small_html(result._repr_mimebundle_()["text/html"])  # pyright: ignore[reportPrivateUsage]
+    html = _small_html(display_bundle(result)["text/html"])
     return Preview(
         text=_head(text),
         html=html,
