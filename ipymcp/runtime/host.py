@@ -166,7 +166,7 @@ class Host:
         """By name, in the order of loading. Replaced as a whole when a server is loaded or unloaded."""
         self.events = Events()
         self.loop = BackgroundLoop("ipymcp-loop")
-        self.handler_loop = BackgroundLoop("ipymcp-handlers")
+        self.handler_loop = BackgroundLoop("ipymcp-handlers", runs_callbacks=True)
         """Runs the user's own coroutines and callbacks."""
         self._reaper = Reaper()
         self.notices = UserNotices()

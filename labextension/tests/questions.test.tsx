@@ -78,7 +78,13 @@ describe("questions", () => {
 
   test("trust ticks nothing on its own, and grants a secret only to what may run", async () => {
     const candidates = [
-      { name: "one", summary: "will run `x`.", lines: ["command: npx one"], dangers: ["fetches code"], secrets: ["token"] },
+      {
+        name: "one",
+        summary: "will run `x`.",
+        lines: ["command: npx one"],
+        dangers: ["fetches code"],
+        secrets: ["token"],
+      },
       { name: "two", summary: "will run `x`.", lines: ["command: two"], dangers: [], secrets: [] },
     ];
     const kernel = asked({ type: "trust", candidates });
@@ -102,7 +108,9 @@ describe("questions", () => {
   });
 
   test("a single server has no box to tick, and a button that says what it does", async () => {
-    const candidates = [{ name: "one", summary: "will run `x`.", lines: ["command: npx one"], dangers: [], secrets: ["token"] }];
+    const candidates = [
+      { name: "one", summary: "will run `x`.", lines: ["command: npx one"], dangers: [], secrets: ["token"] },
+    ];
     const kernel = asked({ type: "trust", candidates });
     const { see, click } = await show(kernel);
     expect(see.getAllByRole("checkbox")).toEqual([see.getByLabelText("Give it your secret token")]);

@@ -215,6 +215,17 @@ def test_a_call_of_a_models_code_is_asked_about_at_the_prompt(kernel: Kernel) ->
     assert "They answered: 1\nhey" in outcome.displays[-2]["text/plain"]
 
 
+def test_a_call_from_the_panel_is_the_users_after_a_models_code_too(kernel: Kernel, relayed: SocketView) -> None:
+    kernel.run('%mcp ask --code --allow notebook.run_python run_python({"code": "print(1)"})')
+
+    kernel.run("%mcp policy reset")
+
+    assert "error" not in relayed.call("demo", "echo", text="mine")
+    assert kernel.value("[[one.caller, one.model, one.answer] for one in mcp.history(limit=1).entries]") == [
+        ["panel", "", ""]
+    ]
+
+
 def test_an_answer_that_no_cell_shows_leaves_a_line_about_the_question(kernel: Kernel) -> None:
     cell = kernel.start(f"answer = await mcp.ask.aio({ECHO!r})", answers=())
     view = widget_view(cell, kernel)

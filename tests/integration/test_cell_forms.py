@@ -14,6 +14,7 @@ import pytest
 
 from ipymcp.interaction.questions import ApprovalPage
 from ipymcp.panel.questions import PanelQuestions
+from ipymcp.panel.state import PanelState
 from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done, opened, text
 from tests.kernels import Cell, Kernel, Outcome
@@ -217,7 +218,7 @@ def test_a_view_that_shows_the_card_of_a_call_removes_the_form_with_its_question
     shown: list[str] = ["form"]
     form: Any = SimpleNamespace(supersede=lambda _: shown.clear())
     loop: Any = SimpleNamespace(call=lambda function, *arguments: function(*arguments))
-    state: Any = SimpleNamespace(add_question=lambda _: None)
+    state = PanelState(cast("Any", None), sections=())
     views: list[Any] = ["a view's channel"] if is_earlier else []
     questions = PanelQuestions(loop, state, lambda _: views, lambda _: False)
     questions.open(

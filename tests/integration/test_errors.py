@@ -16,7 +16,7 @@ import pytest
 
 import ipymcp
 from ipymcp import Mcp, McpError, errors
-from ipymcp.panel.rows import problem
+from ipymcp.panel.problems import problem
 from ipymcp.protocol.types import Progress
 from ipymcp.runtime.context import Timing
 from tests.bad_servers import (

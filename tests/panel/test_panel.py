@@ -20,8 +20,7 @@ from ipymcp import Mcp, ToolResult
 from ipymcp.interaction.elicitation import CANCELLED, ElicitationAnswer, FormQuestion, UrlQuestion
 from ipymcp.interaction.questions import A, LoginQuestion, Question
 from ipymcp.masking import masks
-from ipymcp.panel.messages import Preview, PreviewImage
-from ipymcp.panel.rows import preview
+from ipymcp.panel.results import Preview, PreviewImage, preview
 from ipymcp.runtime.host import Host
 from ipymcp.runtime.question_routing import QuestionHandle
 from ipymcp.text import visible

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import AuthError, CallError, CallTimeout, CommandNotFound, McpError, ServerStopped, TrustError
-from ipymcp.panel.rows import panel_hint
+from ipymcp.panel.problems import panel_hint
 from ipymcp.runtime.server_status import State
 from tests.environments import ROOT
 from tests.panel.notebooks import Notebook

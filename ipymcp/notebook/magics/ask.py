@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from ipymcp.api.apps import apps_of
-from ipymcp.api.namespace import chat_of
+from ipymcp.api.parts import parts_of
 from ipymcp.api.resources import Template
 from ipymcp.api.toolset import require_matches
 from ipymcp.errors import ArgumentError, McpError
@@ -116,7 +116,7 @@ class _Offers:
 
 def _run(request: MagicRequest) -> Any:
     ask_request = _ask_request(request)
-    chat = chat_of(request.mcp)
+    chat = parts_of(request.mcp).chat
     parsed, out = request.parsed, request.parsed.text("--out")
     if parsed.has("--dry-run"):
         return chat.preview(ask_request).table

@@ -173,7 +173,7 @@ function sentenceOf({ caller, server, tool, code, count: times = 1 }: WantedCall
     case "app":
       return trans.__("An app wants to run %1", name);
     case "user":
-      return trans.__("You want to run %1", name);
+      return trans.__("Run %1?", name);
     default:
       return code && tool === "run_python"
         ? trans.__("The model wants to run code in this notebook")
