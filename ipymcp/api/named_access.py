@@ -131,7 +131,7 @@ class NamedAccess(NotPicklable):
         return await found.map.aio(rows, **options)
 
     def _tool(self, server: str, tool: str | None) -> Tool:
-        host = self._parts.factory.host
+        host = self._parts.host
         self._parts.load_for_use(server)
         if tool is None:
             session, tool = host.resolve(server)
@@ -224,6 +224,6 @@ class NamedAccess(NotPicklable):
 
     def _named_prompt(self, server: str, name: str | None) -> Prompt:
         if name is None:
-            session, name = self._parts.factory.host.resolve(server, "prompt")
+            session, name = self._parts.host.resolve(server, "prompt")
             server = session.name
         return self[server].prompts[name]
