@@ -339,8 +339,8 @@ class CallDraft:
         text = "".join(self._texts)
         self._texts = [text]
         if is_object(arguments := _completed(text)):
-            write = self.card.write if self._app is None else self._app.write
-            write(self._restore(arguments))
+            shown_on = self.card if self._app is None else self._app
+            shown_on.write(self._restore(arguments))
 
     def _end(self) -> None:
         self._texts.clear()
