@@ -29,7 +29,8 @@ import_guard.install()
 
 if TYPE_CHECKING:
     from ipymcp import errors
-    from ipymcp.api.namespace import Mcp, aconnect, connect
+    from ipymcp.api.connect import aconnect, connect
+    from ipymcp.api.namespace import Mcp
     from ipymcp.api.resources import PromptResult, Prompts, Resources, Subscription
     from ipymcp.api.tool import Tool
     from ipymcp.api.toolset import Toolset
@@ -111,7 +112,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "api.namespace": ("connect", "aconnect", "Mcp"),
+    "api.connect": ("connect", "aconnect"),
+    "api.namespace": ("Mcp",),
     "api.resources": ("Resources", "Subscription", "Prompts", "PromptResult"),
     "api.tool": ("Tool",),
     "api.toolset": ("Toolset",),

@@ -110,19 +110,6 @@ def write_file(path: Path, data: bytes | str, mode: int | None = None, *, durabl
         raise
 
 
-def make_new_folder(path: str | Path) -> bool:
-    """Create a folder; False if it exists already.
-
-    Raises:
-        OSError: It cannot be created.
-    """
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        return False
-    return True
-
-
 def partial_path(path: Path) -> Path:
     """The file in which `replacing` collects the new content of `path`. A killed process leaves it."""
     return path.with_name(f"{path.name}.partial")

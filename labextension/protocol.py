@@ -3,9 +3,8 @@
     python labextension/protocol.py           write the file
     python labextension/protocol.py --check   fail if the file is out of date
 
-The types are in `ipymcp/panel/messages.py`, those of questions in `ipymcp/interaction/`. The functions in
-`commands.py` name the types of an intent's fields and of its reply's value, and `permissions.py` has the intents of
-each mode.
+The types are in the modules of `ipymcp/panel/`, those of questions in `ipymcp/interaction/`. Each command names the
+types of an intent's fields and of its reply's value, and `permissions.py` has the intents of each mode.
 """
 
 from __future__ import annotations
@@ -24,8 +23,11 @@ from typing import Annotated, Any, Literal, NewType, Union
 import msgspec
 from msgspec import Struct
 
-from ipymcp.interaction import elicitation, questions
-from ipymcp.panel import commands, messages, permissions
+from ipymcp.interaction import elicitation
+from ipymcp.interaction import questions as interaction_questions
+from ipymcp.panel import cells, messages, permissions, questions, state, subjects
+from ipymcp.panel.calls import CallRow
+from ipymcp.panel.servers import ServerRow
 
 FILE = Path(__file__).parent / "src" / "protocol.ts"
 HEADER = f"""\
@@ -41,11 +43,15 @@ export type Intent = {{ [V in Verb]: {{ kind: "intent"; id: number; do: V }} & V
 """
 SIMPLE = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null", Any: "Json"}
 UNIONS = (Literal, Union, types.UnionType)
-NAMED: dict[str, Any] = {"Page": Union[tuple(questions.QuestionPage.__subclasses__())]}  # noqa: UP007
-for module in (elicitation, questions, messages):
-    NAMED |= {name: value for name, value in vars(module).items() if typing.get_origin(value) in UNIONS}
-ALIASES = {value: name for name, value in NAMED.items()}
-"""The named unions."""
+ALIASES: dict[Any, str] = {}
+"""The names of unions: those of the modules, and two that are all subclasses of a class."""
+for module in (elicitation, interaction_questions, messages, *subjects.SUBJECTS, cells, questions, state):
+    ALIASES |= {value: name for name, value in vars(module).items() if typing.get_origin(value) in UNIONS}
+PAGE = Union[tuple(interaction_questions.QuestionPage.__subclasses__())]  # noqa: UP007
+FROM_KERNEL = Union[tuple(kind for kind in messages.ToView.__subclasses__() if kind.__struct_config__.tag_field)]  # noqa: UP007
+ALIASES |= {PAGE: "Page", FROM_KERNEL: "FromKernel"}
+ROWS = {"servers": ServerRow, "calls": CallRow, "questions": questions.QuestionRow}
+"""The types of the rows of each part of the state."""
 
 
 def main() -> None:
@@ -61,7 +67,7 @@ class Generator:
     """Writes the messages and all types that they mention."""
 
     def __init__(self) -> None:
-        self._mentioned: list[Any] = [messages.QuestionHead, NAMED["Page"], messages.ToKernel, messages.FromKernel]
+        self._mentioned: list[Any] = [questions.QuestionHead, PAGE, messages.ToKernel, FROM_KERNEL]
 
     def text(self) -> str:
         """The contents of the file."""
@@ -79,9 +85,9 @@ class Generator:
 
     def _verbs(self) -> str:
         lines = ["/** The fields of each intent and the value of its reply. */", "export interface Verbs {"]
-        for verb, command in sorted(commands.COMMANDS.items()):
-            value = eval(command.act.__annotations__["return"], vars(sys.modules[command.act.__module__]))
-            lines.append(f"  {verb}: [{self._type(command.fields)}, {self._type(value or type(None))}];")
+        for verb, command in sorted(subjects.COMMANDS.items()):
+            value = typing.get_type_hints(command.act)["return"]
+            lines.append(f"  {verb}: [{self._type(command.fields)}, {self._type(value)}];")
         return "\n".join([*lines, "}\n"])
 
     def _interface(self, struct: type[Struct]) -> str:
@@ -95,7 +101,10 @@ class Generator:
             if field not in fields(base):
                 if about := docs(struct).get(field.name):
                     lines.append(f"  /** {about} */")
-                lines.append(f"  {field.name}{'' if field.required else '?'}: {self._type(field.type)};")
+                kind = field.type
+                if struct in (state.StateRows, state.StateChanges):
+                    kind = dict[str, ROWS[field.name] if struct is state.StateRows else ROWS[field.name] | None]
+                lines.append(f"  {field.name}{'' if field.required else '?'}: {self._type(kind)};")
         return "\n".join([*lines, "}\n"])
 
     def _type(self, kind: Any) -> str:

@@ -37,6 +37,7 @@ def reset():
     import os, sys, tempfile
     import ipymcp
     from ipymcp.masking import masks
+    from ipymcp.security.untrusted import models_code
 
     shell = get_ipython()
     if "environment_at_start" not in vars(shell):
@@ -46,6 +47,7 @@ def reset():
     ipymcp.host().close()
     ipymcp._notebook = None  # the next host shares no policy, history, chats or usage with this one
     masks.__init__()
+    models_code.__init__()
     os.environ.clear()
     os.environ.update(shell.environment_at_start)
     os.environ["IPYMCP_STATE_DIR"] = tempfile.mkdtemp(dir=os.environ["HOME"])
@@ -173,7 +175,7 @@ def ask_line(kernel: Kernel, text: str, model: str = "echo", options: str = "") 
 
 
 def shown(outcome: Outcome) -> list[str]:
-    return [display["text/plain"] for display in outcome.displays]
+    return [display["text/plain"] for display in outcome.displays if display]  # a card that was removed is empty
 
 
 def failure(outcome: Outcome) -> list[str]:

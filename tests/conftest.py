@@ -14,6 +14,7 @@ from typing import Protocol
 import pytest
 
 from ipymcp.masking import masks
+from ipymcp.security.untrusted import models_code
 from tests import environments, kernels, processes
 from tests.scripted import scripted_models
 
@@ -107,8 +108,9 @@ def state_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
 
 @pytest.fixture(autouse=True)
 def no_secrets_from_before() -> None:
-    """Forget secrets that a test planted, so that other tests see no masks."""
+    """Forget secrets that a test planted, so that other tests see no masks, and that a model's code has run."""
     masks.clear()
+    models_code.actor = None
 
 
 @pytest.fixture(autouse=True)

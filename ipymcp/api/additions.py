@@ -289,7 +289,9 @@ class Addition:
             self.session.require()
         except McpError as error:
             if error.hint and error.hint.startswith("%mcp logs"):
-                error.hint = "nothing was saved: check its command and values"
+                error.hint = (
+                    f"Nothing was saved. Check the {'command' if self.definition.command is not None else 'address'}."
+                )
             raise
 
     async def save(self) -> None:
@@ -577,7 +579,8 @@ async def _ask_about(host: Host, origin: str, definition: ServerDefinition, keep
     """
     is_temporary = keep == "notebook"
     target, folder = ("this notebook", host.folder) if is_temporary else (str(definition.source.file), "")
-    return await host.guard.trust.ask_about_addition(origin, target, definition, folder)
+    extra = {key: value for key, value in definition.extra.items() if key != ORIGIN}  # which the question names itself
+    return await host.guard.trust.ask_about_addition(origin, target, definition.replace(extra=extra), folder)
 
 
 async def _with_stored_secrets(secrets: NewSecrets, hidden: Callable[[Hide], T]) -> T:

@@ -1,8 +1,8 @@
-"""Maps in other processes: the workers of a Dask cluster or of any `concurrent.futures.Executor`.
+"""Maps on the workers of a Dask cluster.
 
 The rows are split into chunks. A worker makes the calls of a chunk in a `MapRun` of its own, and reports the outcomes.
 Dask runs the tasks of a lost worker again, but calls that may change something must not be repeated. A chunk of such
-calls is therefore claimed before its first call, in a place that outlives the worker.
+calls is therefore claimed before its first call, with the scheduler, which outlives the worker.
 """
 
 from __future__ import annotations
@@ -11,13 +11,9 @@ import asyncio
 import concurrent.futures
 import contextlib
 import importlib
-import os
-import shutil
-import socket
-import tempfile
 import time
 import uuid
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
@@ -29,14 +25,13 @@ from ipymcp.api.pickled_tool import dask_worker, pickled, worker_server
 from ipymcp.api.tool_calls import new_call
 from ipymcp.argument_checks import shown
 from ipymcp.errors import ArgumentError, ConnectionLost, McpError, PolicyError
-from ipymcp.files import make_new_folder
 from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, Job, MapRun, MapSettings, RowOutcome
 from ipymcp.security.rules import CallBatch
-from ipymcp.security.untrusted import quotes_server
+from ipymcp.security.untrusted import copy_actor_to_context, quotes_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Future
 
     from ipymcp.api.map_request import MapRequest
     from ipymcp.api.pickled_tool import PickledTool, WorkerServer
@@ -69,44 +64,8 @@ MapState: TypeAlias = Literal["running", "stopped", "cancelled"]
 """A stopped map makes no further calls; a cancelled one also abandons the calls in progress."""
 
 
-class FolderControl(Struct):
-    """The link between a map and its workers on the same machine: a folder, with a subfolder for each claim.
-
-    The subfolders `stopped` and `cancelled` are for the map's state; without the folder, the map is over. Workers on
-    other machines do not have the folder. Their chunks run to the end, and their executor runs no chunk twice.
-    """
-
-    folder: str
-    machine: str
-
-    def connect(self) -> FolderControl:
-        """Return this link: it needs no connection."""
-        return self
-
-    def state(self) -> MapState:
-        """The state of the map, from the folder."""
-        if not self._is_here:
-            return "running"
-        if not os.path.isdir(self.folder) or os.path.exists(os.path.join(self.folder, _CANCELLED)):
-            return "cancelled"
-        return "stopped" if os.path.exists(os.path.join(self.folder, _STOPPED)) else "running"
-
-    def claim(self, chunk: str) -> bool:
-        """Claim a chunk by making its folder. Returns False if the chunk was claimed before."""
-        if not self._is_here:
-            return True
-        try:
-            return make_new_folder(os.path.join(self.folder, chunk))
-        except FileNotFoundError:  # the map is over
-            return True
-
-    @property
-    def _is_here(self) -> bool:
-        return self.machine == socket.gethostname()
-
-
 class DaskControl(Struct):
-    """The link between a map and its workers through Dask: events for its state, published names for claims."""
+    """The link between a map and its workers: events for the map's state, published names for claims."""
 
     name: str
     client: Any = None
@@ -153,10 +112,6 @@ def _distributed() -> Any:
     return importlib.import_module("distributed")
 
 
-Control: TypeAlias = FolderControl | DaskControl
-"""The link by which a worker checks the state of the map and claims chunks."""
-
-
 class Chunk(Struct):
     """Calls for a worker.
 
@@ -172,7 +127,7 @@ class Chunk(Struct):
     sent: PickledTool
     jobs: tuple[Job, ...]
     settings: MapSettings
-    control: Control
+    control: DaskControl
     number: int
     is_repeatable: bool
     waits_first: bool
@@ -221,7 +176,7 @@ def run_chunk(chunk: Chunk) -> ChunkReport:
         lock.release()
 
 
-def _run(chunk: Chunk, control: Control, server: WorkerServer) -> ChunkReport:
+def _run(chunk: Chunk, control: DaskControl, server: WorkerServer) -> ChunkReport:
     session, entry = server.session(), server.entry(chunk.sent)
     options = server.agreed_options(chunk.sent, entry, CallBatch(chunk.number, len(chunk.jobs)))
     loop, began = server.host.loop, time.monotonic()
@@ -243,7 +198,8 @@ def _run(chunk: Chunk, control: Control, server: WorkerServer) -> ChunkReport:
     if chunk.waits_first and chunk.settings.rate:
         run.start_after(1 / chunk.settings.rate)
     run.feed(chunk.jobs, is_last=True)
-    future = asyncio.run_coroutine_threadsafe(run.run(), loop.loop)
+    with copy_actor_to_context():
+        future = asyncio.run_coroutine_threadsafe(run.run(), loop.loop)
     try:
         while not concurrent.futures.wait([future], POLL_INTERVAL).done:
             state = control.state()
@@ -277,41 +233,8 @@ def _portable(record: CallRecord, now: float) -> CallRecord:
 # -- in the process of the map ----------------------------------------------------------------------------------------
 
 
-class ExecutorCluster:
-    """The workers of an executor.
-
-    Args:
-        executor: The executor.
-    """
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self._folder = tempfile.mkdtemp(prefix="ipymcp-map-")
-        self.control = FolderControl(self._folder, socket.gethostname())
-
-    def size(self) -> int:
-        """The number of workers."""
-        return getattr(self._executor, "_max_workers", None) or os.cpu_count() or 1
-
-    def submit(self, chunk: Chunk) -> Future[ChunkReport]:
-        """Submit a chunk to a worker."""
-        return self._executor.submit(run_chunk, chunk)
-
-    def withdraw(self, chunk: Chunk) -> bool:
-        """Claim a chunk, so that no worker can; False if one has, or if workers may be on other machines."""
-        return isinstance(self._executor, ProcessPoolExecutor) and self.control.claim(chunk.name)
-
-    def signal(self, state: MapState) -> None:
-        """Make the folder of the state."""
-        make_new_folder(os.path.join(self._folder, state))
-
-    def close(self) -> None:
-        """Remove the folder, which means that the map is over."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
 class DaskCluster:
-    """The workers of a Dask cluster.
+    """The workers of a Dask cluster. Every method may block.
 
     Args:
         client: A `distributed.Client`.
@@ -350,35 +273,25 @@ class DaskCluster:
         self._claimed.clear()
 
 
-Cluster: TypeAlias = ExecutorCluster | DaskCluster
-"""The workers of a map. Every method may block."""
-
-
 def cluster_run(request: MapRequest, executor: Any) -> Callable[..., MapRun] | None:
-    """Return a function that makes a run of the map on an executor; None if the workers are threads of this process.
+    """Return a function that makes a run of the map on a cluster; None if the workers are threads of this process.
 
     Raises:
-        ArgumentError: The object is not a supported executor.
+        ArgumentError: The object is not a Dask client.
         McpError: The tool cannot be sent to other processes.
     """
     if isinstance(executor, ThreadPoolExecutor):
         return None
-    if type(executor).__module__.partition(".")[0] == "distributed" and hasattr(executor, "get_executor"):
-        if executor.asynchronous:
-            message = "map: executor: an asynchronous Client cannot be used"
-            raise ArgumentError(message, argument="executor", hint="Client(…) without asynchronous=True")
-        make: Callable[[], Cluster] = partial(DaskCluster, executor)
-    elif isinstance(executor, concurrent.futures.Executor):
-        if type(getattr(executor, "view", None)).__name__ == "DirectView":  # of ipyparallel
-            message = "map: executor: a DirectView makes every call on each of its engines"
-            raise ArgumentError(message, argument="executor", hint="client.load_balanced_view().executor")
-        make = partial(ExecutorCluster, executor)
-    else:
-        message = f"map: executor: expected a dask.distributed Client or an Executor, got {shown(executor)}"
-        raise ArgumentError(message, argument="executor")
+    if type(executor).__module__.partition(".")[0] != "distributed" or not hasattr(executor, "get_executor"):
+        message = f"map: executor: expected a dask.distributed Client, got {shown(executor)}"
+        hint = "from dask.distributed import Client; .map(rows, executor=Client()) starts workers on this machine"
+        raise ArgumentError(message, argument="executor", hint=hint)
+    if executor.asynchronous:
+        message = "map: executor: an asynchronous Client cannot be used"
+        raise ArgumentError(message, argument="executor", hint="Client(…) without asynchronous=True")
     target = request.target
     sent = pickled(request.host, target.session, target.entry, target.options)
-    return partial(ClusterRun, request, sent, make)
+    return partial(ClusterRun, request, sent, executor)
 
 
 class ClusterRun(MapRun):
@@ -387,7 +300,7 @@ class ClusterRun(MapRun):
     Args:
         request: The map.
         sent: The tool for the workers.
-        make_cluster: Makes the cluster of this run.
+        client: The Dask client.
         options: The options of the calls, to which the user has agreed.
         ended: Called with every job that has ended and its outcome, on the loop.
     """
@@ -396,7 +309,7 @@ class ClusterRun(MapRun):
         self,
         request: MapRequest,
         sent: PickledTool,
-        make_cluster: Callable[[], Cluster],
+        client: Any,
         options: CallOptions,
         ended: Callable[[Job, RowOutcome], None],
     ) -> None:
@@ -408,15 +321,13 @@ class ClusterRun(MapRun):
         self._request = request
         self._options = options
         self._sent = replace(sent, caller=options.caller)
-        self._make_cluster = make_cluster
+        self._client = client
         self._in_flight: dict[asyncio.Task[None], tuple[Job, ...]] = {}
         self._size = max(1, request.settings.concurrency)
         """The number of jobs of the next chunk."""
         self._sent_chunks = self._ended_chunks = 0
-        self._resent: set[int] = set()
-        """The rows of jobs that were sent once more after their worker was lost."""
         self._submitter = ThreadPoolExecutor(1, "ipymcp-map")
-        """The only thread that submits chunks, because some executors, such as ipyparallel's, are not thread-safe."""
+        """The thread that submits chunks, because that blocks."""
         self._workers = 1
         self._has_report = False
         self._fatal: McpError | None = None
@@ -439,7 +350,7 @@ class ClusterRun(MapRun):
             McpError: A worker cannot call the tool.
         """
         try:
-            cluster = await self._in_thread(self._make_cluster)
+            cluster = await self._in_thread(DaskCluster, self._client)
             workers = await self._in_thread(cluster.size)
             self._workers, self.is_without_workers = max(1, workers), not workers
         except Exception as error:
@@ -473,7 +384,7 @@ class ClusterRun(MapRun):
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._submitter, partial(function, *arguments))
 
-    async def _watch_workers(self, cluster: Cluster) -> None:
+    async def _watch_workers(self, cluster: DaskCluster) -> None:
         """Look for workers while no chunk ends."""
         ended = -1
         while True:
@@ -482,7 +393,7 @@ class ClusterRun(MapRun):
                 with contextlib.suppress(Exception):
                     self.is_without_workers = not await self._in_thread(cluster.size)
 
-    async def _call_all(self, cluster: Cluster) -> None:
+    async def _call_all(self, cluster: DaskCluster) -> None:
         rate = self.settings.rate
         slots = min(self._workers, max(1, int(rate))) if rate else 0
         settings = replace(self.settings, rate=rate / slots) if rate else self.settings
@@ -494,7 +405,7 @@ class ClusterRun(MapRun):
                 self._changed.clear()
                 await self._changed.wait()
 
-    def _send(self, cluster: Cluster, settings: MapSettings) -> None:
+    def _send(self, cluster: DaskCluster, settings: MapSettings) -> None:
         """Send the next chunk if the policy still allows the calls."""
         target = self._request.target
         try:
@@ -528,7 +439,7 @@ class ClusterRun(MapRun):
         self._in_flight[sending] = tuple(jobs)
         sending.add_done_callback(self._chunk_done)
 
-    async def _run_chunk(self, cluster: Cluster, chunk: Chunk, jobs: tuple[Job, ...]) -> None:
+    async def _run_chunk(self, cluster: DaskCluster, chunk: Chunk, jobs: tuple[Job, ...]) -> None:
         """Send a chunk, wait for its report and record it."""
         was_sent = False
         try:
@@ -544,43 +455,28 @@ class ClusterRun(MapRun):
             self.stop("because its tasks were cancelled")
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            is_over = isinstance(error, BrokenExecutor | ImportError) or not was_sent
+            is_over = isinstance(error, ImportError) or not was_sent
             if is_over:
                 hint = f"install ipymcp there; {_ELSEWHERE}" if isinstance(error, ImportError) else _ELSEWHERE
                 self._fail(ConnectionLost(f"the workers cannot be used: {reason}", hint=hint))
             if self._is_repeatable:
                 is_open = is_over or self.stopped != ""
-                if not is_open and isinstance(cluster, ExecutorCluster) and not self._resend(jobs):
-                    return
             else:
                 is_open = not was_sent or await self._is_open(cluster, chunk)
             self._record_lost(jobs, f"its worker was lost: {reason}", is_open=is_open)
         else:
             try:
                 self._record_report(report, jobs)
-            except Exception as error:  # the executor has returned something else
+            except Exception as error:  # a worker with another version of ipymcp has returned something else
                 self._record_lost(jobs, f"its report could not be read: {error!r}", is_open=False)
                 self._fail(McpError(f"a report could not be read: {error!r}"))
 
-    async def _is_open(self, cluster: Cluster, chunk: Chunk) -> bool:
+    async def _is_open(self, cluster: DaskCluster, chunk: Chunk) -> bool:
         """Whether no worker has begun with a chunk; none will afterwards. False if the cluster does not answer."""
         try:
             return await asyncio.wait_for(self._in_thread(cluster.withdraw, chunk), _CONTROL_TIMEOUT)
         except (Exception, asyncio.CancelledError):  # cancelled: the caller records the jobs and raises it again
             return False
-
-    def _resend(self, jobs: tuple[Job, ...]) -> bool:
-        """Put jobs back into the queue, unless they were sent twice; Dask does that by itself.
-
-        Returns:
-            Whether some of them were sent twice, so that none was put back.
-        """
-        rows = {job.rows[0] for job in jobs}
-        if rows & self._resent:
-            return True
-        self._resent |= rows
-        self._waiting.extendleft(reversed(jobs))
-        return False
 
     def _record_lost(self, jobs: tuple[Job, ...], reason: str, *, is_open: bool) -> None:
         """Record the outcomes of a chunk without a report. All of it counts as one failure.
@@ -642,7 +538,7 @@ class ClusterRun(MapRun):
         self.is_without_workers = False
         self._changed.set()
 
-    async def _cancel_chunks(self, cluster: Cluster) -> None:
+    async def _cancel_chunks(self, cluster: DaskCluster) -> None:
         """Cancel the chunks in flight, and wait up to `_END_TIMEOUT` for their reports."""
         if self._waiting:
             self.stop(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Maps of Dask collections, which stay lazy: the calls are made, or repeated, when Dask computes a partition."""
+"""Maps of Dask DataFrames, which stay lazy: the calls are made, or repeated, when Dask computes a partition."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ipymcp.api.map_cluster import POLL_INTERVAL, DaskControl
 from ipymcp.api.map_request import map_request, run_steps
 from ipymcp.api.map_result import MapResult
-from ipymcp.api.map_stream import record_of
 from ipymcp.api.pickled_tool import dask_worker, pickled
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from ipymcp.api.map_request import MapRequest, MapTarget
     from ipymcp.results.tool_result import ToolResult
@@ -60,7 +59,7 @@ def is_lazy(rows: object) -> bool:
 
 
 def lazy_map(tool: Any, target: MapTarget, rows: Any, options: Mapping[str, Any]) -> Any:
-    """The results of a Dask DataFrame or Series as a DataFrame, those of a Bag as a Bag of dicts.
+    """The results of a Dask DataFrame or Series as a DataFrame.
 
     Args:
         tool: The tool.
@@ -69,7 +68,8 @@ def lazy_map(tool: Any, target: MapTarget, rows: Any, options: Mapping[str, Any]
         options: The options of `.map`, and `meta`: the dtype of each result column, if the tool has no output schema.
 
     Raises:
-        ArgumentError: The tool may change something, an option is invalid, or the columns are not known.
+        ArgumentError: The tool may change something, an option is invalid, the columns are not known, or the collection
+            is no table.
         PolicyError: The calls are not allowed, or need consent.
     """
     options = dict(options)
@@ -78,21 +78,23 @@ def lazy_map(tool: Any, target: MapTarget, rows: Any, options: Mapping[str, Any]
     for name, words in _REFUSED.items():
         if options.get(name) is not None:
             raise ArgumentError(f"a lazy collection cannot have {words}", hint="map(…, executor=client)", **origin)
-    is_table = not type(rows).__module__.startswith("dask.bag")
-    if is_table and not hasattr(rows._meta, "columns"):
+    if not hasattr(rows, "_meta"):
+        message = f"a Dask {type(rows).__name__} is not mapped lazily, as a Dask DataFrame is"
+        hint = f"{target.name}.map(rows.to_dataframe()), or {target.name}.map(rows.compute(), executor=client)"
+        raise ArgumentError(message, hint=hint, **origin)
+    if not hasattr(rows._meta, "columns"):
         rows = rows.to_frame(name=rows.name or "value")
-    request = map_request(target, rows._meta if is_table else [], **options)
+    request = map_request(target, rows._meta, **options)
     if not request.is_repeatable:
         message = "may change something, and Dask may compute a partition more than once"
         raise ArgumentError(message, hint=f"{target.name}.map(rows.compute(), executor=client)", **origin)
     if pickled(target.host, target.session, target.entry, target.options).decision == "ask":
         hint = f"{target.name}.map(rows.compute(), executor=client) asks once for all its calls"
         raise PolicyError("needs your consent, which cannot be asked when Dask computes", hint=hint, **origin)
-    if not is_table:
-        return rows.map_partitions(partial(_call_bag, tool=tool, options=options))
     columns = _columns(request, list(rows.columns), meta)
     call = partial(_call_frame, tool=tool, options=options, columns=columns)
-    return rows.map_partitions(call, meta=_with_results(rows._meta, columns, [], []))
+    empty = rows._meta.iloc[:0]  # that of `Bag.to_dataframe` has a row
+    return rows.map_partitions(call, meta=_with_results(empty, columns, [], []))
 
 
 # -- the columns ------------------------------------------------------------------------------------------------------
@@ -179,33 +181,13 @@ def _dtype(schema: dict[str, Any]) -> str:
 
 
 def _call_frame(frame: Any, tool: Any, options: Mapping[str, Any], columns: Sequence[_Column]) -> Any:
-    """Make the calls for the rows of a partition of a table."""
-    found = _call(tool, frame, options)
-    errors = [None if result is not None else found.error_of(row) for row, result in enumerate(found.results)]
-    return _with_results(frame, columns, found.results, errors)
-
-
-def _call_bag(rows: Iterable[Any], tool: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Make the calls for the rows of a partition of a bag."""
-    rows = list(rows)
-    found = _call(tool, rows, options)
-    results = (result or found.error_of(row) for row, result in enumerate(found.results))
-    return [record_of(row, result) for row, result in zip(rows, results, strict=True)]
-
-
-class _PartitionResults(NamedTuple):
-    results: list[ToolResult | None]
-    error_of: Callable[[int], str]
-    """The error message of a row without a result."""
-
-
-def _call(tool: Any, rows: Any, options: Mapping[str, Any]) -> _PartitionResults:
-    request = map_request(tool.map.target(), rows, **options)
-    result = MapResult(request, run_steps(request.keep_rows()))
-    with _cancelled_with_task(result):
-        result.wait()
-    errors: dict[Any, str] = {row["row"]: str(row["error"]) for row in result.errors}
-    return _PartitionResults(result.results, errors.__getitem__)
+    """Make the calls for the rows of a partition."""
+    request = map_request(tool.map.target(), frame, **options)
+    mapped = MapResult(request, run_steps(request.keep_rows()))
+    with _cancelled_with_task(mapped):
+        mapped.wait()
+    errors: dict[Any, str] = {row["row"]: str(row["error"]) for row in mapped.errors}
+    return _with_results(frame, columns, mapped.results, [errors.get(row) for row in range(len(mapped))])
 
 
 @contextmanager

@@ -127,7 +127,7 @@ class MapRequest:
         settings: Concurrency, rate, retries and when to stop.
         source: The rows.
         on_progress: Called with the progress of the map.
-        executor: The executor whose workers make the calls; None for this process. `cluster_run` must then be set.
+        executor: The Dask client whose workers make the calls; None for this process. `cluster_run` must then be set.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class MapRequest:
         self.is_repeatable = self.is_read_only or known.get("idempotentHint") is True
         self.executor = executor
         self.cluster_run: Callable[..., MapRun] | None = None
-        """Makes a run on the executor; None for runs in this process."""
+        """Makes a run on the cluster; None for runs in this process."""
 
     @property
     def name(self) -> str:

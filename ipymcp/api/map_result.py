@@ -208,7 +208,7 @@ class MapResult(TableView):
         """Call the failed rows again, except those that do not fit the tool and those in the state `unknown`.
 
         Args:
-            executor: Another executor for the calls, as for `.map`; None for this process.
+            executor: Another Dask client for the calls; None for this process.
         """
         return self._again("failed", executor)
 
@@ -216,7 +216,7 @@ class MapResult(TableView):
         """Call the rows that were not called because the run was interrupted or stopped.
 
         Args:
-            executor: Another executor for the calls, as for `.map`; None for this process.
+            executor: Another Dask client for the calls; None for this process.
         """
         return self._again("not called", executor)
 
@@ -482,10 +482,10 @@ class RunningMap:
 
 
 def use_executor(request: MapRequest, executor: object) -> None:
-    """Have the workers of an executor make the calls of a map; None for this process.
+    """Have the workers of a Dask client make the calls of a map; None for this process.
 
     Raises:
-        ArgumentError: The object is not a supported executor.
+        ArgumentError: The object is not a Dask client.
         McpError: The tool cannot be sent to other processes.
     """
     request.executor, request.cluster_run = executor, None

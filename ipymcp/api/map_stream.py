@@ -234,9 +234,14 @@ class _Window:
         """
         unsent, self._unsent = self._unsent, []
         actor = current_actor()
+        starter = self._actor
         if self._run is None:
             self._actor = actor
-        elif actor is not None and actor.caller == "model" and actor is not self._actor:
+        elif (
+            actor is not None
+            and actor.caller == "model"
+            and (starter is None or (starter.conversation, starter.turn) != (actor.conversation, actor.turn))
+        ):
             entry = self._request.target.entry
             message = "a model's code may not continue a stream that it did not start"
             raise PolicyError(message, server=entry.server, tool=entry.name, hint="start a new stream")

@@ -45,7 +45,7 @@ class ToolMap:
 
         Args:
             rows: A table of pandas, polars, pyarrow or DuckDB, a Series, or an iterable of mappings, tuples or values.
-                For a Dask DataFrame or Bag the result is a lazy one, too; the calls are made when Dask computes it.
+                For a Dask DataFrame or Series the result is a lazy one, too; the calls are made when Dask computes it.
             to: A file, `.jsonl` or `.parquet`, to which results are written as they arrive, instead of keeping them.
             **options: `columns`: the column for each argument whose column has another name. `concurrency`: the maximum
                 number of concurrent calls; by default 8 if the tool declares that it only reads, else 1. `rate`: the
@@ -54,10 +54,10 @@ class ToolMap:
                 `stop_after`: consecutive failures after which the run stops; 20 by default, 0 for never. `cache`:
                 True, or a maximum age such as `"7d"`: use results that earlier maps with `cache` have kept, and keep
                 the new ones; for tools that declare that they only read. `on_progress`: a function that is called with
-                the map's `Progress`. `executor`: a `dask.distributed.Client` or a `concurrent.futures.Executor` whose
-                workers make the calls; `concurrency` is then that of each worker. `constants`: arguments with the same
-                value in every row whose names are those of options, or whose value is the name of a column. Any other
-                keyword is an argument with the same value in every row.
+                the map's `Progress`. `executor`: a `dask.distributed.Client` whose workers make the calls;
+                `concurrency` is then that of each worker. `constants`: arguments with the same value in every row whose
+                names are those of options, or whose value is the name of a column. Any other keyword is an argument
+                with the same value in every row.
 
         Raises:
             ArgumentError: A row does not fit the tool and `on_error` is `"raise"`, or an option is invalid. Nothing was

@@ -18,9 +18,10 @@ from ipymcp.results.tables import NotPicklable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ipymcp.api.parts import McpParts
     from ipymcp.api.resources import Prompt, PromptResult, Resource, Subscription
     from ipymcp.api.servers import ServerTools
-    from ipymcp.api.tool import Tool, ToolFactory
+    from ipymcp.api.tool import Tool
     from ipymcp.results.resource_result import ResourceResult
     from ipymcp.results.tool_result import ToolResult
 
@@ -31,7 +32,7 @@ _NO_ARGUMENTS: Mapping[str, Any] = {}
 class NamedAccess(NotPicklable):
     """Access to tools, resources and prompts by the names of their servers and their own."""
 
-    _factory: ToolFactory
+    _parts: McpParts
 
     @abstractmethod
     def __getitem__(self, name: str) -> ServerTools:
@@ -130,18 +131,15 @@ class NamedAccess(NotPicklable):
         return await found.map.aio(rows, **options)
 
     def _tool(self, server: str, tool: str | None) -> Tool:
-        host = self._factory.host
-        self._load_for_use(server)
+        host = self._parts.host
+        self._parts.load_for_use(server)
         if tool is None:
             session, tool = host.resolve(server)
         else:
-            session = self[server]._session()  # pyright: ignore[reportPrivateUsage]
+            session = host.find(server)
         if session.client is None and session.catalog.find(tool) is None:
             host.wake(session)
-        return self._factory.tool(host.find_tool(session, tool))
-
-    @abstractmethod
-    def _load_for_use(self, path: str) -> None: ...
+        return self._parts.factory.tool(host.find_tool(session, tool))
 
     # -- resources and prompts ----------------------------------------------------------------------------------------
 
@@ -226,6 +224,6 @@ class NamedAccess(NotPicklable):
 
     def _named_prompt(self, server: str, name: str | None) -> Prompt:
         if name is None:
-            session, name = self._factory.host.resolve(server, "prompt")
+            session, name = self._parts.host.resolve(server, "prompt")
             server = session.name
         return self[server].prompts[name]

@@ -1,20 +1,16 @@
-"""`mcp`, the namespace of a notebook's servers and their tools, and `connect` for scripts."""
+"""`mcp`, the namespace of a notebook's servers and their tools."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.named_access import NamedAccess
-from ipymcp.api.servers import ServerCommands, Servers, ServerTools, UnloadedServerTools, log_table
+from ipymcp.api.parts import McpParts
+from ipymcp.api.servers import ServerCommands, Servers, ServerTools, log_table
 from ipymcp.api.sync_and_async import sync_and_async
-from ipymcp.api.tool import ToolFactory
-from ipymcp.api.toolset import Toolset, require_matches
+from ipymcp.api.toolset import Toolset
 from ipymcp.argument_checks import (
     AMOUNT,
     COUNT,
@@ -38,16 +34,14 @@ from ipymcp.protocol.eras import HANDSHAKE_VERSIONS, STATELESS_VERSIONS
 from ipymcp.results.tables import mimebundle
 from ipymcp.runtime.client_handlers import RootList
 from ipymcp.runtime.events import LEVELS
-from ipymcp.runtime.host import Host
 from ipymcp.runtime.server_status import State
-from ipymcp.security.rules import is_named
 from ipymcp.security.untrusted import refuse_models
 from ipymcp.text import quoted, visible
 from ipymcp.version import __version__
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
     from pathlib import Path
     from typing import TypeAlias
 
@@ -57,21 +51,18 @@ if TYPE_CHECKING:
     from ipymcp.api.map_result import MapResult
     from ipymcp.api.resources import AllPrompts, AllResources
     from ipymcp.api.security import SavedSecrets, ToolPins, ToolPolicy, TrustedServers
-    from ipymcp.api.servers import Server
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.interaction.elicitation import Elicitation
-    from ipymcp.interaction.questions import UserInterface
     from ipymcp.llm.answer import Answer, Usage
     from ipymcp.llm.backend import Effort, Limits
-    from ipymcp.llm.chat import ModelChat
     from ipymcp.llm.recording import Replay
-    from ipymcp.llm.sampling import Sampler
     from ipymcp.llm.tool_definitions import Discover
     from ipymcp.results.tables import Table
     from ipymcp.results.tool_result import StoredResults
     from ipymcp.runtime.call import RunningCall
     from ipymcp.runtime.call_hooks import HookedCall
     from ipymcp.runtime.client_handlers import Roots, SamplingRequest
+    from ipymcp.runtime.host import Host
     from ipymcp.storage.chats import SavedChats
 
 
@@ -82,7 +73,7 @@ if TYPE_CHECKING:
 
 
 LOADABLE = Kind("a name, an address, a path, a command or a definition", (PATH | MAPPING | TEXTS).accepts)
-_DEFINITION = {
+ONE_SERVER = {
     **dict.fromkeys(("command", "url"), TEXT.or_none),
     **dict.fromkeys(("env", "headers"), MAPPING.or_none),
     "args": TEXTS.or_none,
@@ -90,9 +81,6 @@ _DEFINITION = {
 }
 """The keywords that define one server."""
 _NO_INPUTS: Mapping[str, Any] = {}
-_MAX_SERVERS = 10
-"""Maximum number of names of servers that the beginning of a path is compared to."""
-_TOOLS = TEXT | Kind("a selection, or a list of patterns and functions", lambda value: isinstance(value, Iterable))
 
 
 _CALL_HINT = "a tool is a function: mcp.SERVER.TOOL(…), or mcp.call('SERVER', 'TOOL', {…})"
@@ -117,16 +105,7 @@ class Mcp(NamedAccess):
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        host.questions.terminal = _terminal_prompts
-        self._filters = host.guard.policy.filters
-        self._factory = ToolFactory(host)
-        self._model: Any = None
-        """The default model."""
-        self._budget = 0
-        """Sampling token budget per server."""
-        self._replay: Replay = "off"
-        self._show_panel: Callable[[Server | None], None] | None = None
-        """Shows the panel in a cell, or the card of one server."""
+        self._parts = McpParts(host)
 
     # -- attributes ---------------------------------------------------------------------------------------------------
 
@@ -134,12 +113,12 @@ class Mcp(NamedAccess):
     def servers(self) -> Servers:
         """The servers by name: state, logs, start, stop, restart."""
         commands = ServerCommands(self.start, self.stop, self.restart, self.enable, self.disable, self.unload)
-        return Servers(self._factory, commands)
+        return Servers(self._parts.factory, commands)
 
     @property
     def tools(self) -> Toolset:
         """All available tools; call it with patterns to select some: `mcp.tools("fs.*", "!*.write_*")`."""
-        return Toolset(self._factory)
+        return Toolset(self._parts.factory)
 
     @property
     def resources(self) -> AllResources:
@@ -193,12 +172,12 @@ class Mcp(NamedAccess):
     @property
     def maps(self) -> list[MapResult]:
         """The latest maps, oldest first: `mcp.maps[-1]` has an interrupted map's results, `.resume()` continues it."""
-        return list(self._factory.maps)
+        return list(self._parts.factory.maps)
 
     @property
     def results(self) -> StoredResults:
         """Complete results of calls that were only shown in part, by number: `mcp.results[7]`."""
-        return self._factory.results
+        return self._parts.factory.results
 
     @sync_and_async
     @checked(
@@ -319,7 +298,7 @@ class Mcp(NamedAccess):
         request = AskRequest(
             prompt,
             model,
-            self._selection(tools).selection,
+            self._parts.selection(tools).selection,
             base_url=base_url,
             chat=chat,
             history=history,
@@ -332,35 +311,17 @@ class Mcp(NamedAccess):
             code=names,
             replay=replay,
         )
-        return await self._chat.ask(request)
-
-    def _selection(self, tools: Toolset | str | Iterable[str | Callable[..., Any]] | None) -> Toolset:
-        if tools is None or isinstance(tools, Toolset):
-            return self.tools if tools is None else tools
-        _TOOLS.check("ask()", "tools", tools, hint='such as mcp.tools("fs.*"), or ["fs.*", my_function]')
-        given = [tools] if isinstance(tools, str) else list(tools)
-        patterns = [one for one in given if isinstance(one, str)]
-        require_matches(self._host, self.tools, patterns)
-        chosen = self.tools(*patterns) if patterns else self.tools("!*")
-        return chosen + [one for one in given if not isinstance(one, str)]
-
-    @cached_property
-    def _chat(self) -> ModelChat:
-        from ipymcp.api.apps import apps_of
-        from ipymcp.llm.chat import ModelChat
-
-        apps = apps_of(self._host)
-        return ModelChat(self._host, lambda: self._model, lambda: self._replay, apps.states, apps.begin)
+        return await self._parts.chat.ask(request)
 
     @property
     def chats(self) -> SavedChats:
         """The named conversations of this notebook with models, also of earlier kernels: `mcp.chats["name"]`."""
-        return self._chat.saved
+        return self._parts.chat.saved
 
     @property
     def usage(self) -> Usage:
         """The cost of all answers of models in this kernel: requests, tokens, and `.cost` in dollars."""
-        return self._chat.usage
+        return self._parts.chat.usage
 
     @property
     def version(self) -> str:
@@ -394,33 +355,11 @@ class Mcp(NamedAccess):
         """The tools of one server, by the server's name or identifier."""
         check_name(name, "server")
         if name not in self._host.sessions:
-            unloaded = self._unloaded(name)
+            unloaded = self._parts.unloaded(name)
             if unloaded is not None:
                 return unloaded
             name = self._host.find(name).name
-        return ServerTools(self._factory, name)
-
-    def _unloaded(self, name: str) -> UnloadedServerTools | None:
-        """A configured server that starts at its first use; None for any other."""
-        definition = self._host.find_startable(name)
-        return None if definition is None else UnloadedServerTools(self._factory, definition)
-
-    def _load_if_lazy(self, name: str) -> None:
-        definition = self._host.find_startable(name)
-        if definition is not None and definition.lazy and self._host.guard.trusts(definition):
-            self.load(definition.name)
-
-    def _load_for_use(self, path: str) -> None:
-        """Load the configured server that a path `server.tool` or `server__tool` begins with, if it is not loaded."""
-        servers = {path[: match.start()] for match in re.finditer(r"\.|__", path)} | {path}
-        for name in sorted(servers, key=len, reverse=True)[:_MAX_SERVERS]:
-            if name in self._host.sessions or name in self._host.aliases().values():
-                return
-        for name in sorted(servers, key=len, reverse=True)[:_MAX_SERVERS]:
-            definition = self._host.find_startable(name)
-            if definition is not None:
-                self._host.used(definition.name)
-                return
+        return ServerTools(self._parts.factory, name)
 
     def __iter__(self) -> Iterator[str]:
         """The names of the servers."""
@@ -466,22 +405,6 @@ class Mcp(NamedAccess):
         refuse_models("set mcp.on_sampling")
         self._warn_outdated("sampling", self._host.client_handlers.set_handler("sampling", function))
         return function
-
-    def _set_model(self, model: Any, budget: int, replay: Replay) -> list[str]:
-        self._model, self._budget, self._replay = model, budget, replay
-        before, handler = self._host.client_handlers.sampling, self._sample if model is not None else None
-        if before in (None, self._sample) and before != handler:
-            return self._host.client_handlers.set_handler("sampling", handler, tools=True)
-        return []
-
-    async def _sample(self, request: SamplingRequest) -> dict[str, Any] | None:
-        return await self._sampler.answer(request)
-
-    @cached_property
-    def _sampler(self) -> Sampler:
-        from ipymcp.llm.sampling import Sampler
-
-        return Sampler(self._host, self._chat, lambda: self._budget)
 
     @checked(function=FUNCTION.or_none)
     def on_elicitation(self, function: ElicitationHandler | None) -> ElicitationHandler | None:
@@ -566,7 +489,7 @@ class Mcp(NamedAccess):
     # -- blocking methods ---------------------------------------------------------------------------------------------
 
     @sync_and_async
-    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG, start_timeout=SECONDS.or_none, **_DEFINITION)
+    @checked(what=LOADABLE, wait=FLAG, trust=FLAG, locked=FLAG, lazy=FLAG, start_timeout=SECONDS.or_none, **ONE_SERVER)
     async def load(
         self,
         *what: str | os.PathLike[str] | Mapping[str, Any] | Sequence[str],
@@ -738,10 +661,10 @@ class Mcp(NamedAccess):
             group = await from_pasted(self._host, alias, read_pasted(name), keep, replaces=replace)
             begun(group)
             await add(group)
-            return ServerTools(self._factory, group.additions[0].name)
+            return ServerTools(self._parts.factory, group.additions[0].name)
         choice = RegistryChoice(name, version, way, alias, inputs)
         addition = await add_from_registry(self._host, choice, keep, begun, replaces=replace)
-        return ServerTools(self._factory, addition.definition.name)
+        return ServerTools(self._parts.factory, addition.definition.name)
 
     @sync_and_async
     @checked()
@@ -794,11 +717,11 @@ class Mcp(NamedAccess):
             UnknownName: A pattern matches no server and no known tool.
         """
         await self._host.relisted(patterns)
-        for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
+        for pattern, servers in [(pattern, self._parts.servers_of(pattern)) for pattern in patterns]:
             if servers:
                 await self._host.stop(servers, State.DISABLED)
             else:
-                self._filters.set(pattern, allowed=False)
+                self._host.guard.policy.filters.set(pattern, allowed=False)
 
     @sync_and_async
     @checked(patterns=TEXT)
@@ -812,27 +735,12 @@ class Mcp(NamedAccess):
         """
         refuse_models("enable servers or tools")
         await self._host.relisted(patterns)
-        for pattern, servers in [(pattern, self._servers_of(pattern)) for pattern in patterns]:
+        for pattern, servers in [(pattern, self._parts.servers_of(pattern)) for pattern in patterns]:
             if servers:
                 for session in await self._host.start(servers):
                     session.require()
             else:
-                self._filters.set(pattern, allowed=True)
-
-    def _servers_of(self, pattern: str) -> list[str]:
-        sessions = self._host.sessions
-        servers = [name for name, alias in self._host.aliases().items() if pattern in (name, alias)]
-        if servers or "." not in pattern:
-            servers = servers or [name for name in sessions if fnmatchcase(name, pattern)]
-            return servers or [self._host.find(pattern).name]
-        server = pattern.partition(".")[0]
-        if server.isidentifier() and server not in (*sessions, *self._host.aliases().values()):
-            raise UnknownName(f"no tool matches {pattern!r}", hint=self._host.missing_hint(server))
-        entries = [entry for session in sessions.values() for entry in session.catalog.tools.values()]
-        if pattern not in dict(self._filters.rules) and not any(is_named(entry, pattern) for entry in entries):
-            hint = nearest(pattern, [f"{entry.server}.{entry.alias}" for entry in entries], limit=1)
-            raise UnknownName(f"no tool matches {pattern!r}", hint=hint or "%mcp tools lists them")
-        return []
+                self._host.guard.policy.filters.set(pattern, allowed=True)
 
     @checked(server=TEXT.or_none, count=COUNT.or_none, level=one_of(*LEVELS))
     def logs(self, server: str | None = None, count: int | None = 50, *, level: str = "debug") -> Table:
@@ -857,11 +765,11 @@ class Mcp(NamedAccess):
         Raises:
             McpError: This is no notebook with the extension.
         """
-        if self._show_panel is None:
+        if self._parts.show_panel is None:
             raise McpError(
                 "the panel is shown by IPython", hint="%load_ext ipymcp; print(mcp.servers) shows the states"
             )
-        self._show_panel(None if server is None else self.servers[server])
+        self._parts.show_panel(None if server is None else self.servers[server])
 
     @checked(path=PATH.or_none)
     def stubs(self, path: str | os.PathLike[str] | None = None) -> Path:
@@ -875,7 +783,7 @@ class Mcp(NamedAccess):
         """
         from ipymcp.api.stubs import write_stubs
 
-        return write_stubs(self._factory, self.tools.entries, path)
+        return write_stubs(self._parts.factory, self.tools.entries, path)
 
     @checked(word=TEXT.or_none)
     def help(self, word: str | None = None) -> None:
@@ -915,142 +823,3 @@ class Mcp(NamedAccess):
     def close(self) -> None:
         """Stop all servers."""
         self._host.close()
-
-
-class _ScriptConnection:
-    @checked(what=LOADABLE, on_sampling=FUNCTION.or_none, on_elicitation=FUNCTION.or_none, trust=FLAG, **_DEFINITION)
-    def __init__(
-        self,
-        *what: str | os.PathLike[str] | Mapping[str, Any] | Sequence[str],
-        on_sampling: SamplingHandler | None = None,
-        on_elicitation: ElicitationHandler | None = None,
-        roots: Roots | None = None,
-        trust: bool = False,
-        command: str | None = None,
-        args: Sequence[str] | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        from ipymcp.api.load_request import typed_definition
-
-        defined = {"command": command, "args": args, "env": env, "cwd": cwd, "url": url, "headers": headers}
-        is_defined = any(value is not None for value in defined.values())
-        self._what = (typed_definition(what, defined),) if is_defined else what
-        self._trust = trust
-        self._host = Host()
-        self._mcp = Mcp(self._host)
-        if on_sampling is not None:
-            self._mcp.on_sampling(on_sampling)
-        if on_elicitation is not None:
-            self._mcp.on_elicitation(on_elicitation)
-        if roots is not None:
-            self._mcp.roots = roots
-
-
-class connect(_ScriptConnection):
-    """Servers that run during a `with` block: `with ipymcp.connect({"time": {…}}) as mcp:`.
-
-    Args:
-        what: Definitions by name, commands such as `"uvx mcp-server-time"`, URLs, config files and names in them, or
-            `"demo"`, as for `mcp.load`, with its keywords `command`, `args`, `env`, `cwd`, `url` and `headers`.
-        on_sampling: A function as for `mcp.on_sampling`.
-        on_elicitation: A function as for `mcp.on_elicitation`.
-        roots: Folders as for `mcp.roots`; by default the working folder.
-        trust: Run servers of a project's file without asking.
-
-    Raises:
-        ServerError: A server did not start; the others are stopped.
-    """
-
-    def __enter__(self) -> Mcp:
-        try:
-            if self._what:
-                self._mcp.load(*self._what, trust=self._trust)
-        except BaseException:
-            self._mcp.close()
-            raise
-        return self._mcp
-
-    def __exit__(self, *_: object) -> None:
-        self._mcp.close()
-
-
-class aconnect(_ScriptConnection):
-    """Servers that run during an `async with` block: `async with ipymcp.aconnect({"time": {…}}) as mcp:`.
-
-    Arguments and errors are those of `connect`.
-    """
-
-    async def __aenter__(self) -> Mcp:
-        try:
-            if self._what:
-                await self._mcp.load.aio(*self._what, trust=self._trust)
-        except BaseException:
-            await self._host.aclose()
-            raise
-        return self._mcp
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._host.aclose()
-
-
-# The notebook and the panel use functions instead of methods of `mcp`, because its attributes are the names of servers.
-
-
-def _terminal_prompts() -> UserInterface:
-    """Import the prompts when the first question is asked, which never happens in most programs."""
-    from ipymcp.interaction.terminal import TerminalPrompts
-
-    return TerminalPrompts()
-
-
-def factory_of(mcp: Mcp) -> ToolFactory:
-    """The factory of the tools of `mcp`."""
-    return mcp._factory  # pyright: ignore[reportPrivateUsage]
-
-
-def chat_of(mcp: Mcp) -> ModelChat:
-    """The chat with models behind `mcp.ask`."""
-    return mcp._chat  # pyright: ignore[reportPrivateUsage]
-
-
-def set_model(mcp: Mcp, model: Any, budget: int, replay: Replay) -> list[str]:
-    """Set the default model, which also answers sampling requests unless the user set a function for them.
-
-    Args:
-        mcp: The notebook's namespace.
-        model: The model, or None.
-        budget: Sampling token budget per server.
-        replay: Whether answers are replayed from the recording beside the notebook, as for `mcp.ask`.
-
-    Returns:
-        The running servers that can use the model only after a restart.
-    """
-    return mcp._set_model(model, budget, replay)  # pyright: ignore[reportPrivateUsage]
-
-
-def unloaded_server(mcp: Mcp, name: str) -> UnloadedServerTools | None:
-    """A configured server that starts at its first use; None for any other."""
-    return mcp._unloaded(name)  # pyright: ignore[reportPrivateUsage]
-
-
-def load_for_use(mcp: Mcp, path: str) -> None:
-    """Load the configured server that a path `server.tool` begins with, if it starts at its first use."""
-    mcp._load_for_use(path)  # pyright: ignore[reportPrivateUsage]
-
-
-def load_if_lazy(mcp: Mcp, name: str) -> None:
-    """Load a server that is configured to start at its first use and is trusted."""
-    mcp._load_if_lazy(name)  # pyright: ignore[reportPrivateUsage]
-
-
-def set_panel(mcp: Mcp, show: Callable[[Server | None], None] | None) -> None:
-    """Set the function that shows the panel, or the card of one server, below the cell."""
-    mcp._show_panel = show  # pyright: ignore[reportPrivateUsage]
-
-
-def servers_of(mcp: Mcp, pattern: str) -> list[str]:
-    """The servers that a pattern matches; empty if it matches tools."""
-    return mcp._servers_of(pattern)  # pyright: ignore[reportPrivateUsage]

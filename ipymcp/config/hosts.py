@@ -302,6 +302,7 @@ HOSTS: dict[str, ConfigHost] = {
         variables="dollar",
         timeout_unit="ms",
         denied_tools="disabledTools",
+        document_keys={"powers.mcpServers": "the servers of powers are not read"},
     ),
     "amazon-q": ConfigHost(
         files=lambda: [_home(".aws", "amazonq", "default.json"), _home(".aws", "amazonq", "mcp.json")],

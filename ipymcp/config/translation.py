@@ -46,11 +46,12 @@ _DENIED = list(dict.fromkeys(host.denied_tools for host in HOSTS.values() if hos
 _HEADERS_WITHIN = [host.headers_within for host in HOSTS.values() if host.headers_within]
 _HEADER_VARIABLES = [host.header_variables for host in HOSTS.values() if host.header_variables]
 _BEARER_VARIABLES = [host.bearer_variable for host in HOSTS.values() if host.bearer_variable]
+_MARKS = {name: host.marks for name, host in HOSTS.items() if host.marks}
 _MAX_MILLISECONDS = 1e12
 _START_MILLISECONDS = "startup_timeout_ms"
 OTHER_NAMES = frozenset(
     {*_RENAMED, *_ALLOWED, *_DENIED, *_HEADERS_WITHIN, *_HEADER_VARIABLES, *_BEARER_VARIABLES, "enabled", "oauth"}
-).union(*(host.marks for host in HOSTS.values()))
+).union(*_MARKS.values())
 """Other hosts' names of the values of a server."""
 _OWN_KEYS = frozenset({"era", "max_timeout", "start_timeout", "max_result_bytes", "inherit_env", "health_interval"})
 """Keys that only ipymcp's definitions have, whose timeouts are in seconds."""
@@ -84,7 +85,7 @@ def translated(values: Mapping[str, Any], host: str, source: Source, *, is_own: 
         ConfigError: Two keys contradict each other, or a value has the wrong type.
     """
     translation = _Translation(dict(values), source)
-    marked = [name for name, one in HOSTS.items() if not one.marks.isdisjoint(values)]
+    marked = [name for name, marks in _MARKS.items() if not marks.isdisjoint(values)]
     hosts = marked or list(filter(None, [host]))
     is_own = is_own or not _OWN_KEYS.isdisjoint(values)
     for name in hosts:

@@ -36,8 +36,8 @@ from ipymcp.security.untrusted import (
     Conversation,
     acting_in_thread,
     current_actor,
-    inherit_actor,
-    inherit_actor_in_events,
+    mark_cells,
+    models_code,
     source_of_value,
 )
 from ipymcp.text import shortened, stripped
@@ -211,7 +211,12 @@ class CodeRunner:
 
     def _execute(self, code: str) -> ValueDescription:
         """Run the code in the thread where the user waits. Errors become output; only an interrupt is raised."""
-        shell = _shell_of(self._names)
+        shell = _shell()
+        if shell is not None:
+            mark_cells(shell)
+        models_code.begin(self._actor)
+        if getattr(shell, "user_ns", None) is not self._names:
+            shell = None
         output = _Output(sys.stdout)
         before = {id(figure) for figure in _figures()}
         try:
@@ -223,9 +228,7 @@ class CodeRunner:
                 self._replace_exit(),
                 acting_in_thread(self._actor),
             ):
-                inherit_actor()
                 if shell is not None:
-                    inherit_actor_in_events(shell.events.__class__)
                     _keep_in_history(shell, code, source)
                 value = self._value_of(source)
                 if source := source_of_value(value):
@@ -394,11 +397,10 @@ def _figures() -> list[Any]:
 # -- as a cell ---------------------------------------------------------------------------------------------------------
 
 
-def _shell_of(names: MutableMapping[str, Any]) -> Any:
-    """The IPython shell whose namespace this is; None in a program, or for another namespace."""
+def _shell() -> Any:
+    """The IPython shell; None in a program."""
     module: Any = sys.modules.get("IPython.core.getipython")
-    shell = module.get_ipython() if module is not None else None
-    return shell if getattr(shell, "user_ns", None) is names else None
+    return module.get_ipython() if module is not None else None
 
 
 @contextlib.contextmanager

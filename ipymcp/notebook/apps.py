@@ -12,6 +12,7 @@ from ipymcp.api.apps import apps_of
 from ipymcp.errors import McpError
 from ipymcp.import_guard import is_installed
 from ipymcp.notebook.display import has_page
+from ipymcp.results.tables import display_bundle
 from ipymcp.storage.kernel_socket import VERSION
 from ipymcp.text import escaped, one_line, visible
 
@@ -45,7 +46,7 @@ class CellApps:
 
     def result(self, result: ToolResult) -> dict[str, Any]:
         """The MIME bundle of a result. The app of a result is displayed first, and the data folded below it."""
-        bundle = result._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+        bundle = display_bundle(result)
         if result.app is None or not self.can_show():
             return bundle
         result.app.show()
@@ -89,4 +90,4 @@ class CellApps:
         from ipymcp.panel.widget import PanelWidget
 
         widget: Any = PanelWidget(self._panel(), app={"app": app.number, "height": height, "mode": display_mode})
-        return widget._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+        return display_bundle(widget)

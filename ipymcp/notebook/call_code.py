@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.namespace import factory_of
+from ipymcp.api.parts import parts_of
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.llm.answer import read_json_object
@@ -73,7 +73,7 @@ def of_model(mcp: Mcp, call: ModelCall, names: Mapping[str, Any]) -> str:
     if entry is None or call.sent is None:
         return ""
     name = next((name for name in ("mcp", *names) if names.get(name) is mcp), "")
-    return python(host, entry, factory_of(mcp).schema(entry), masks.json(call.sent), name)
+    return python(host, entry, parts_of(mcp).factory.schema(entry), masks.json(call.sent), name)
 
 
 def magic(host: Host, entry: ToolEntry, schema: ToolSchema, arguments: Mapping[str, Any]) -> str:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from msgspec import Struct, structs
 
 from ipymcp.api.catalogs import load_quickly
-from ipymcp.api.namespace import Mcp, factory_of, unloaded_server
+from ipymcp.api.namespace import Mcp
+from ipymcp.api.parts import parts_of
 from ipymcp.api.resources import Prompt, PromptResult, Resource, Resources, Template, prompt_schema, template_schema
 from ipymcp.api.servers import Server, UnloadedServerTools
 from ipymcp.api.sync_and_async import host_of
@@ -576,7 +577,7 @@ def _object_at(path: Sequence[Step], mcp: Mcp) -> object:
     found: object = None
     if not _is_mcp_attribute(first):
         session = _session(first.name, mcp)
-        found = mcp[session.name] if session is not None else unloaded_server(mcp, first.name)
+        found = mcp[session.name] if session is not None else parts_of(mcp).unloaded(first.name)
         if isinstance(found, UnloadedServerTools) and rest:
             found = Tool if rest.pop(0).name in dir(found) else None
         if session is not None and rest:
@@ -692,7 +693,7 @@ def _callee(kind: str, session: ServerSession, name: str, mcp: Mcp) -> _Callee |
         reference = {"type": "ref/resource", "uri": name}
         return template and _Callee(session, template_schema(session.name, template).parameters, reference)
     tool = catalog.find(name)
-    return tool and _Callee(session, factory_of(mcp).schema(tool).parameters)
+    return tool and _Callee(session, parts_of(mcp).factory.schema(tool).parameters)
 
 
 # -- %mcp lines -------------------------------------------------------------------------------------------------------

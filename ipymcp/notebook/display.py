@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ipymcp.import_guard import is_installed
 from ipymcp.notebook.settings import is_voila
+from ipymcp.results.tables import display_bundle
 from ipymcp.storage.kernel_socket import VERSION
 
 if TYPE_CHECKING:
@@ -47,11 +48,11 @@ class PanelDisplay:
 
     def panel(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The MIME bundle and metadata of the panel with all servers."""
-        return self._live(self._panel().mcp.servers._repr_mimebundle_())  # pyright: ignore[reportPrivateUsage]
+        return self._live(display_bundle(self._panel().mcp.servers))
 
     def card(self, server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
         """The MIME bundle and metadata of the card of one server."""
-        return self._live(server._repr_mimebundle_(), server.name)  # pyright: ignore[reportPrivateUsage]
+        return self._live(display_bundle(server), server.name)
 
     def question(self, card: str, *, is_here: bool) -> dict[str, Any]:
         """The MIME bundle of the open question about a model's call, for the JupyterLab extension.
@@ -74,7 +75,7 @@ class PanelDisplay:
         from ipymcp.panel.widget import PanelWidget
 
         widget: Any = PanelWidget(self._panel(), server)
-        live, metadata = widget._repr_mimebundle_()  # pyright: ignore[reportPrivateUsage]
+        live, metadata = display_bundle(widget)
         return {**live, **shown}, metadata
 
 

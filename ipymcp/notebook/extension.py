@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import ipymcp
 from ipymcp.api.apps import apps_of
-from ipymcp.api.namespace import set_model, set_panel
+from ipymcp.api.parts import parts_of
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
 from ipymcp.notebook import transform
@@ -32,6 +32,7 @@ from ipymcp.notebook.settings import IPyMCP, is_voila
 from ipymcp.panel.cell_forms import CellForms
 from ipymcp.protocol.types import is_object
 from ipymcp.runtime.loop import is_harmfully_patched
+from ipymcp.security.untrusted import mark_cells
 from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class Extension:
         if hasattr(sys.modules["IPython.core.completer"], "context_matcher"):  # IPython 8.6 or later
             self._matcher = _matcher(self.settings)
             ip.Completer.custom_matchers.append(self._matcher)
+        mark_cells(ip)
         ip.events.register("pre_run_cell", self._before_cell)
         ip.events.register("post_run_cell", self._after_cell)
         ip.display_formatter.mimebundle_formatter.for_type_by_name(*_SERVER, self.display.card)
@@ -164,7 +166,7 @@ class Extension:
             comms.register_target(_TARGET, self._open_comm)
             self._has_control = _serve_control_requests(ip.kernel, comms)
         self.bind()
-        set_panel(ipymcp.host(), self.display.show)
+        parts_of(ipymcp.host()).show_panel = self.display.show
         host = host_of(ipymcp.host())
         host.guard.notify, host.history.cell = print_notice, partial(_cell, ip)
         apps = apps_of(host)
@@ -211,7 +213,7 @@ class Extension:
             self._relay.close()
         mcp = ipymcp.host()
         apps_of(host_of(mcp)).close_all()
-        set_panel(mcp, None)
+        parts_of(mcp).show_panel = None
         host_of(mcp).calls.presenter = host_of(mcp).questions.panel = host_of(mcp).questions.cell_forms = None
         McpError.full_tracebacks = False
         mcp.close()
@@ -276,8 +278,8 @@ class Extension:
         """The notebook's panel, created when a cell or a view first needs it."""
         if self._panel is None:
             from ipymcp.notebook import call_code
-            from ipymcp.panel.commands import COMMANDS
             from ipymcp.panel.panel import Panel, PanelContext
+            from ipymcp.panel.subjects import COMMANDS, SECTIONS
 
             with self._panel_lock:
                 if self._panel is None:
@@ -290,7 +292,7 @@ class Extension:
                         has_visitors=is_voila(os.environ),
                         publisher=self.ip.display_pub,
                     )
-                    self._panel = Panel(ipymcp.host(), context, COMMANDS)
+                    self._panel = Panel(ipymcp.host(), context, COMMANDS, SECTIONS)
         return self._panel
 
     def _setting_changed(self, change: Mapping[str, Any]) -> None:
@@ -318,7 +320,7 @@ class Extension:
     def _set_model(self) -> None:
         settings: Any = self.settings
         chosen = settings.model or None, settings.sampling_tokens, settings.replay
-        outdated = " ".join(map(quoted, set_model(ipymcp.host(), *chosen)))
+        outdated = " ".join(map(quoted, parts_of(ipymcp.host()).set_model(*chosen)))
         if outdated:
             # on stdout: the setting itself has taken effect
             late = f"these running servers may ask the model only after %mcp restart {outdated}"

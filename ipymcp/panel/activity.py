@@ -8,29 +8,82 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from ipymcp.errors import McpError, PolicyError, UnknownName
 from ipymcp.masking import LABEL, masks
-from ipymcp.panel.messages import CallDetails, HistoryRow, PastCallFields, Preview, Problem
-from ipymcp.panel.rows import preview, problem
+from ipymcp.panel.calls import CallFields, CallText, CodeFields, StartedCall, call_tool, write_code
+from ipymcp.panel.messages import FromView, Problem, ToView
+from ipymcp.panel.panel import Panel, View, command
+from ipymcp.panel.problems import problem
+from ipymcp.panel.results import Preview, kept_call, preview
 from ipymcp.protocol import types
 from ipymcp.protocol.recording import without_secrets
 from ipymcp.results.tool_result import ToolResult
+from ipymcp.storage.history import CallSummary, Outcome
 from ipymcp.text import cut, visible
 
 if TYPE_CHECKING:
     from msgspec import Raw
 
-    from ipymcp.panel.messages import HistoryFields
-    from ipymcp.panel.panel import Panel, View
     from ipymcp.storage.history import HistoryEntry, KeptCall
+
 
 MAX_ROWS: Final = 2_000
 _MAX_TEXT: Final = 50_000
+
+
+class HistoryFields(FromView):
+    """A selection of finished calls."""
+
+    words: str | None = None
+    """Text to find in `server.tool`."""
+    outcome: Outcome | None = None
+    everywhere: bool = False
+    """Whether to include the calls of other notebooks."""
+    after: int | None = None
+    """Only rows with a higher id."""
+    before: int | None = None
+    """Only rows with a lower id."""
+    limit: int = 100
+
+
+class PastCallFields(FromView):
+    """A finished call, by the id of its row, or a running one, by its number."""
+
+    row: int | None = None
+    call: int | None = None
+
+
+class HistoryRow(CallSummary, frozen=True, kw_only=True):
+    """A finished call."""
+
+    call: int | None = None
+    """The number of the call, if this kernel made it recently."""
+
+    def for_visitors(self) -> Self:
+        """Return the row without the notebook, the cell and the text of the error."""
+        return replace(self, notebook="", cell=None, error=self.error and "failed")
+
+
+class CallDetails(ToView):
+    """The details of one call that its row does not contain."""
+
+    arguments: str | None = None
+    """JSON; None if they are not known."""
+    result: Preview | None = None
+    is_too_large: bool = False
+    """Whether the result was too large to be kept as a whole."""
+    openable: bool = False
+    """Whether the result can be kept in `mcp.results`."""
+    error: Problem | None = None
+    questions: list[str] = []
+    """Questions that the user was asked, with the answers."""
+    repeatable: bool = False
+    """Whether the arguments are known exactly, so that the same call can be made again."""
 
 
 class PastCall(Struct, kw_only=True):
@@ -81,8 +134,9 @@ class PastCall(Struct, kw_only=True):
         return masks.json(json.loads(without_secrets(text)))
 
 
-async def history_rows(panel: Panel, view: View, message: HistoryFields) -> list[HistoryRow]:
-    """Rows of finished calls, newest first; a visitor gets those of this kernel only."""
+@command("history")
+async def _history(panel: Panel, view: View, message: HistoryFields) -> list[HistoryRow]:
+    """Return rows of finished calls, newest first; a visitor gets those of this kernel only."""
     history, permissions = panel.host.history, view.permissions
     entries = await history.entries(
         words=message.words,
@@ -100,11 +154,11 @@ async def history_rows(panel: Panel, view: View, message: HistoryFields) -> list
             continue
         row = convert(entry, HistoryRow, from_attributes=True)
         row = replace(row, error=visible(row.error), call=own and own.record.number)
-        rows.append(permissions.shown_history(row))
+        rows.append(row.for_visitors() if permissions.is_visitor else row)
     return rows
 
 
-async def find_call(panel: Panel, view: View, message: PastCallFields) -> PastCall:
+async def _find_call(panel: Panel, view: View, message: PastCallFields) -> PastCall:
     """Find a call.
 
     Raises:
@@ -143,7 +197,7 @@ def _kept(panel: Panel, message: PastCallFields) -> PastCall | None:
     kept = panel.host.history.kept
     found = kept.get(message.row) if message.row is not None else None
     if found is None and message.call is not None:
-        found = next((one for one in reversed([*kept.values()]) if one.record.number == message.call), None)
+        found = kept_call(panel, message.call)
     if found is None:
         return None
     record = found.record
@@ -186,17 +240,6 @@ def _stored(entry: HistoryEntry) -> PastCall:
     )
 
 
-async def details(panel: Panel, view: View, call: PastCall) -> CallDetails:
-    """All known details of a call."""
-    number = call.number if view.permissions.may("rows") else None
-    if number is not None:
-        panel.previewed.add(number)
-    variable, namespace = None, panel.context.namespace()
-    if namespace and call.number is not None and call.number in panel.mcp.results:
-        variable = f"{namespace}.results[{call.number}]"
-    return await asyncio.to_thread(_details, call, _value(panel, call), variable, number)
-
-
 def _value(panel: Panel, call: PastCall) -> Any:
     """The value of a call's result; None if it is not known."""
     if call.number is not None and call.number in panel.mcp.results:
@@ -204,22 +247,20 @@ def _value(panel: Panel, call: PastCall) -> Any:
     return None if call.result is None else ToolResult(call.result, server=call.server, tool=call.tool)
 
 
-def shown_value(panel: Panel, number: int) -> Any:
-    """The value of a result that was shown in a view; None if it is no longer known.
-
-    Args:
-        panel: The panel.
-        number: The number of the call.
-    """
-    if number not in panel.previewed:
-        return None
-    if number in panel.mcp.results:
-        return panel.mcp.results[number]
-    call = _kept(panel, PastCallFields(call=number))
-    return None if call is None else _value(panel, call)
+@command("details")
+async def _details(panel: Panel, view: View, message: PastCallFields) -> CallDetails:
+    """Return all known details of a call."""
+    call = await _find_call(panel, view, message)
+    number = call.number if view.permissions.may("rows") else None
+    if number is not None:
+        panel.previewed.add(number)
+    variable, namespace = None, panel.context.namespace()
+    if namespace and call.number is not None and call.number in panel.mcp.results:
+        variable = f"{namespace}.results[{call.number}]"
+    return await asyncio.to_thread(_call_details, call, _value(panel, call), variable, number)
 
 
-def _details(call: PastCall, value: Any, variable: str | None, number: int | None) -> CallDetails:
+def _call_details(call: PastCall, value: Any, variable: str | None, number: int | None) -> CallDetails:
     arguments = None
     if call.arguments is not None:
         text = call.arguments[:_MAX_TEXT].decode("utf-8", "replace") or "{}"
@@ -257,17 +298,28 @@ def _indented(text: str) -> str:
         return text
 
 
-def keep(panel: Panel, call: PastCall) -> str:
-    """Keep a call's result in `mcp.results`; return the expression for it.
+@command("repeat")
+async def _repeat(panel: Panel, view: View, message: PastCallFields) -> StartedCall:
+    call = await _find_call(panel, view, message)
+    return await call_tool.act(panel, view, CallFields(server=call.server, tool=call.tool, arguments=call.values()))
 
-    Raises:
-        McpError: The result was not kept.
-    """
-    number, results = call.number, panel.mcp.results
+
+@command("repeat_code")
+async def _repeat_code(panel: Panel, view: View, message: PastCallFields) -> CallText:
+    call = await _find_call(panel, view, message)
+    fields = CodeFields(server=call.server, tool=call.tool, arguments=call.shown_values(), form="python")
+    return await write_code.act(panel, view, fields)
+
+
+@command("keep_result")
+async def _keep_result(panel: Panel, view: View, message: PastCallFields) -> CallText:
+    """Keep a call's result in `mcp.results`, and return the expression for it."""
+    call, results = await _find_call(panel, view, message), panel.mcp.results
+    number = call.number
     value = None if number is None else _value(panel, call)
     if number is None or value is None or getattr(value, "is_error", False):
         hint = "it was too large; run it again" if call.is_too_large else None
         raise McpError("the result of this call was not kept", server=call.server, tool=call.tool, hint=hint)
     if number not in results:
         results.keep(number, value, value.size)
-    return f"{panel.context.namespace() or 'mcp'}.results[{number}]"
+    return CallText(text=f"{panel.context.namespace() or 'mcp'}.results[{number}]")

@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
+
+from msgspec import Meta
 
 from ipymcp.api import config_edits
 from ipymcp.api.additions import AdditionGroup, RegistryChoice, from_pasted, from_registry, from_values, registry_of
@@ -18,27 +20,10 @@ from ipymcp.config.hosts import as_own, project_of
 from ipymcp.config.pasted import ORIGIN, read_pasted
 from ipymcp.errors import ConfigError, McpError
 from ipymcp.names import RESERVED_HOST, aliases
-from ipymcp.panel.messages import (
-    AddedServer,
-    Malformed,
-    NoFields,
-    OwnDefinition,
-    PastedDefinition,
-    PastedFields,
-    PathFields,
-    RegistryPage,
-    RegistryRow,
-    RunnableWay,
-    SearchFields,
-    ServerFields,
-    StartProgress,
-    Trial,
-    TrialFields,
-    TrialTool,
-    TryFields,
-)
-from ipymcp.panel.panel import RunningTrial, ViewCommands
-from ipymcp.panel.rows import problem, shown_text, start_progress, where
+from ipymcp.panel.messages import FromView, Malformed, NoFields, Problem, ServerFields, Text, ToView, shown_text
+from ipymcp.panel.panel import Panel, RunningTrial, View, command
+from ipymcp.panel.problems import start_problem
+from ipymcp.panel.servers import StartProgress, start_progress, where
 from ipymcp.registry.client import verified
 from ipymcp.registry.install import ways
 from ipymcp.runtime.process_env import folder_of
@@ -47,19 +32,64 @@ from ipymcp.text import one_line, visible
 if TYPE_CHECKING:
     from ipymcp.api.additions import AnyAddition
     from ipymcp.config.definition import ServerDefinition
-    from ipymcp.panel.panel import Panel, View
     from ipymcp.registry.client import Entry
     from ipymcp.registry.install import Way
 
 
-ADDING = ViewCommands()
-"""The commands by name."""
 _MAX_TOOLS = 200
 _LOG_LINES = 30
 _PAGE = 20
+Keep: TypeAlias = Literal["notebook", "me", "project"]
 
 
-@ADDING.command(SearchFields, "search")
+# -- the registry -----------------------------------------------------------------------------------------------------
+
+
+class SearchFields(FromView):
+    """Words to look for in the registry."""
+
+    words: Annotated[str, Meta(max_length=200)]
+    cursor: Annotated[str, Meta(max_length=2_000)] = ""
+
+
+class RunnableWay(ToView):
+    """One way to run a server of the registry."""
+
+    label: str
+    runs: str
+    """The command or the URL, with the names of its inputs in braces."""
+    problem: str | None
+    """The reason that this way is not possible here, and what to do."""
+    inputs: list[str]
+    """The names of the values that the user must enter."""
+
+
+class RegistryRow(ToView):
+    """A server of the registry."""
+
+    name: str
+    title: str
+    description: str
+    version: str
+    publisher: str
+    is_verified: bool
+    status: str
+    """The reason that the server cannot or should not be added; empty for an active server."""
+    is_deleted: bool
+    website: str
+    ways: list[RunnableWay]
+
+
+class RegistryPage(ToView):
+    """Servers of the registry, and the cursor for the next page."""
+
+    registry: str
+    entries: list[RegistryRow]
+    cursor: str
+    notes: list[str]
+
+
+@command("search")
 async def _search(panel: Panel, view: View, message: SearchFields) -> RegistryPage:
     registry = registry_of(panel.host)
     found = await registry.search(message.words.split(), limit=_PAGE, cursor=message.cursor)
@@ -68,7 +98,7 @@ async def _search(panel: Panel, view: View, message: SearchFields) -> RegistryPa
     return RegistryPage(registry=registry.host, entries=entries, cursor=found.cursor, notes=notes)
 
 
-@ADDING.command(NoFields, "registry")
+@command("registry")
 async def _registry(panel: Panel, view: View, message: NoFields) -> str:
     return registry_of(panel.host).host
 
@@ -112,7 +142,64 @@ def _way(way: Way, label: str) -> RunnableWay:
 # -- trials -----------------------------------------------------------------------------------------------------------
 
 
-@ADDING.command(TryFields, "try")
+class TryFields(FromView):
+    """A server to define and start."""
+
+    trial: int
+    """The view's number for the trial."""
+    by: Literal["registry", "fields", "command", "json"]
+    what: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    """The name in the registry, the definition that a form has in ipymcp's own format, a command, or a document."""
+    keep: Keep
+    name: str = ""
+    """The name of the server; empty to derive it from the command or URL."""
+    version: str | None = None
+    way: int | None = None
+    """The index of the `RunnableWay` in the registry's entry."""
+    replaces: Text | None = None
+    """The server to edit, which one of ipymcp's own files defines."""
+
+
+class TrialFields(FromView):
+    """A command about a trial, by the view's number."""
+
+    trial: int
+
+
+class TrialTool(ToView):
+    """A tool of a server in a trial."""
+
+    name: str
+    description: str | None
+
+
+class Trial(ToView):
+    """The outcome of a trial: the server's tools, or the problem and the last lines of its log."""
+
+    name: str
+    place: str
+    """The file that will define the server, or the notebook."""
+    runs: str
+    folder: str
+    """The folder that its program runs in; empty if it has none, or for several servers."""
+    python: str
+    """How Python reaches the server once it is saved; empty for several servers."""
+    tools: list[TrialTool]
+    more_tools: int
+    """The number of tools that are not listed."""
+    problem: Problem | None
+    log: list[str]
+    notes: list[str]
+
+
+class AddedServer(ToView):
+    """A server that was added, and the cell that loads it."""
+
+    name: str
+    cell: str
+
+
+@command("try")
 async def _try(panel: Panel, view: View, message: TryFields) -> Trial:
     if message.trial in view.trials:
         raise Malformed("this trial has already started")
@@ -147,9 +234,8 @@ async def _addition(panel: Panel, message: TryFields) -> AnyAddition:
         choice = RegistryChoice(message.what, message.version, way, name, asks_all=True)
         return await from_registry(panel.host, choice, message.keep)
     if message.by != "fields":
-        return await from_pasted(
-            panel.host, name, read_pasted(message.what, is_command=message.by == "command"), message.keep
-        )
+        pasted = read_pasted(message.what, is_command=message.by == "command")
+        return await from_pasted(panel.host, name, pasted, message.keep)
     value, _ = decode(message.what, ORIGIN)
     if not isinstance(value, Mapping):
         raise ConfigError("a definition is an object: {…}")
@@ -161,7 +247,22 @@ async def _addition(panel: Panel, message: TryFields) -> AnyAddition:
     return await from_values(panel.host, message.replaces, values, message.keep, is_own=True, replaces=True)
 
 
-@ADDING.command(PastedFields, "pasted")
+class PastedFields(FromView):
+    """A text that may define a server."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)]
+
+
+class PastedDefinition(ToView):
+    """The only server that a text defines."""
+
+    name: str | None
+    """The name in the text; None if there is none."""
+    text: str
+    """The definition as JSON."""
+
+
+@command("pasted")
 async def _read_pasted(panel: Panel, view: View, message: PastedFields) -> PastedDefinition | None:
     """Return the server that a text defines, for a form; None for several, and for what only a question can show."""
     pasted = read_pasted(message.text, is_command=True)
@@ -191,7 +292,7 @@ def _outcome(panel: Panel, addition: AnyAddition) -> Trial:
                 # What the program wrote; one that was started twice wrote it twice.
                 lines = part.session.log.tail(_LOG_LINES)
                 own = dict.fromkeys(one_line(line.text) for line in lines if line.source != "host")
-                failure, log = problem(error), [*own]
+                failure, log = start_problem(error), [*own]
         prefix = f"{part.name}." if len(parts) > 1 else ""
         tools += [
             TrialTool(name=visible(f"{prefix}{one.name}"), description=shown_text(one.definition.description))
@@ -211,19 +312,19 @@ def _outcome(panel: Panel, addition: AnyAddition) -> Trial:
     )
 
 
-@ADDING.command(TrialFields, "trial_progress")
+@command("trial_progress")
 async def _trial_progress(panel: Panel, view: View, message: TrialFields) -> StartProgress | None:
     trying = view.trials.get(message.trial)
     session = None if trying is None or trying.addition is None else trying.addition.on_trial
     return None if session is None else start_progress(session)
 
 
-@ADDING.command(TrialFields, "drop")
+@command("drop")
 async def _drop(panel: Panel, view: View, message: TrialFields) -> None:
     await view.end_trial(message.trial)
 
 
-@ADDING.command(TrialFields, "keep")
+@command("keep")
 async def _keep(panel: Panel, view: View, message: TrialFields) -> AddedServer:
     trying = view.trials.get(message.trial)
     if trying is None or not trying.task.done():
@@ -237,21 +338,34 @@ async def _keep(panel: Panel, view: View, message: TrialFields) -> AddedServer:
 # -- servers of ipymcp's own files ------------------------------------------------------------------------------------
 
 
-@ADDING.command(ServerFields, "definition")
+class PathFields(FromView):
+    """A config file, relative to the notebook's folder."""
+
+    path: Text
+
+
+class OwnDefinition(ToView):
+    """A server's definition in one of ipymcp's own files, as JSON with masked secrets."""
+
+    text: str
+    keep: Keep
+
+
+@command("definition")
 async def _definition(panel: Panel, view: View, message: ServerFields) -> OwnDefinition:
     definition, source = await asyncio.to_thread(config_edits.written, message.server, panel.host)
     text = config_edits.masked_text(definition)
     return OwnDefinition(text=text, keep="project" if source.scope == "project" else "me")
 
 
-@ADDING.command(ServerFields, "remove")
+@command("remove")
 async def _remove(panel: Panel, view: View, message: ServerFields) -> None:
     await asyncio.to_thread(config_edits.remove, message.server, panel.host, project=False)
     if message.server in panel.host.sessions:
         await panel.host.unload([message.server])
 
 
-@ADDING.command(PathFields, "load_file")
+@command("load_file")
 async def _load_file(panel: Panel, view: View, message: PathFields) -> None:
     source = _project_source(panel.host.folder, message.path)
     found = await asyncio.to_thread(panel.host.discovery.read_named, source)

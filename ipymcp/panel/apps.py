@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from ipymcp.api.apps import apps_of
 from ipymcp.errors import CallError, McpError, PolicyError, RpcError
-from ipymcp.panel.messages import (
-    AgreeFields,
-    AppCall,
-    AppReply,
-    AppRequestFields,
-    CloseAppFields,
-    FollowCallFields,
-    LeaveAppFields,
-    OpenAppFields,
-    OpenedApp,
-    sound,
-)
-from ipymcp.panel.panel import ViewCommands
+from ipymcp.panel.messages import FromView, JsonObject, Text, Texts, ToView, sound
+from ipymcp.panel.panel import Panel, View, command
 from ipymcp.protocol.apps import PageNeeds, content_policy, frame_document
 from ipymcp.security.app_pins import AppPin
 from ipymcp.text import one_line, visible
@@ -29,17 +18,118 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from ipymcp.api.apps import Apps, CallData, OpenApp
-    from ipymcp.panel.panel import Panel, View
     from ipymcp.protocol.apps import AppPage
 
 
 T = TypeVar("T")
-APPS = ViewCommands()
-"""The commands by name."""
 _FAILED = -32000
 
 
-@APPS.command(OpenAppFields, "app_open")
+class AppFields(FromView):
+    """A command about an app, by its number."""
+
+    app: int
+
+
+class CloseAppFields(AppFields):
+    """A command to close one of the places that show an app. The last one closes the app."""
+
+    page: Text = ""
+    """An identifier of the place."""
+
+
+class OpenAppFields(CloseAppFields):
+    """A request for the page of an app."""
+
+    known: Texts = []
+    """Hashes of the pages that the view already has."""
+
+
+class AgreeFields(AppFields):
+    """The user's consent to show a page."""
+
+    hash: Text
+    """The hash of the page that the user was asked about."""
+    grants: bool
+    """Whether the page gets the access that it declares."""
+    eval: bool = False
+    """Whether its scripts may also use `eval`."""
+
+
+class LeaveAppFields(AppFields):
+    """A notice that one of the pages of an app was closed."""
+
+    page: Text
+    """An identifier of the page."""
+
+
+class AppRequestFields(LeaveAppFields):
+    """A JSON-RPC request of a page."""
+
+    method: Text
+    params: JsonObject
+
+
+class FollowCallFields(LeaveAppFields):
+    """A request for the call of an app, once it has changed."""
+
+    version: int
+    """The version that the view knows."""
+
+
+class AppCall(ToView, kw_only=True):
+    """The call of an app, as far as it is known. The members are those of `CallData`."""
+
+    version: int = 0
+    partial: Any = None
+    input: Any = None
+    result: Any = None
+    cancelled: str | None = None
+
+
+class OpenedApp(AppCall, kw_only=True):
+    """A page to show, or the reason that the user must agree first."""
+
+    server: str
+    tool: str
+    title: str
+    hash: str
+    asks: Literal["first", "changed"] | None
+    """The reason that the user must agree first; None if no consent is needed."""
+    may_agree: bool
+    """Whether this view may agree."""
+    domains: list[str]
+    """The origins that the page declares."""
+    permissions: list[str]
+    """The browser features that the page declares."""
+    is_granted: bool = False
+    """Whether the user has granted these origins and features."""
+    html: str | None = None
+    """The HTML of the page; None if the view has it, or if the user must agree first."""
+    frame: str = ""
+    """The HTML of the frame that shows the page."""
+    query: str = ""
+    """The query string for the same frame at the Jupyter server."""
+    allow: str = ""
+    """The `allow` attribute of the frame."""
+    has_border: bool | None = None
+    connect: list[str] = []
+    """Granted origins of requests."""
+    resource: list[str] = []
+    """Granted origins of scripts, styles, images, fonts and media."""
+    definition: JsonObject = {}
+    """The definition of the tool."""
+
+
+class AppReply(ToView):
+    """The response to a request of a page."""
+
+    result: Any = None
+    error: str = ""
+    code: int = 0
+
+
+@command("app_open")
 async def _open(panel: Panel, view: View, message: OpenAppFields) -> OpenedApp:
     apps = _apps(panel)
     mode = apps.mode()
@@ -98,7 +188,7 @@ def _fill(message: AppCall, call: CallData) -> None:
     message.partial, message.input, message.result = sound(call.partial), sound(call.input), sound(call.result)
 
 
-@APPS.command(FollowCallFields, "app_call")
+@command("app_call")
 async def _follow(panel: Panel, view: View, message: FollowCallFields) -> AppCall:
     app = _apps(panel).find(message.app)
     call = await _while_shown(app, message.page, app.call_after(message.version))
@@ -107,7 +197,7 @@ async def _follow(panel: Panel, view: View, message: FollowCallFields) -> AppCal
     return reply
 
 
-@APPS.command(AgreeFields, "app_agree")
+@command("app_agree")
 async def _agree(panel: Panel, view: View, message: AgreeFields) -> None:
     apps = apps_of(panel.host)
     app = apps.find(message.app)
@@ -118,7 +208,7 @@ async def _agree(panel: Panel, view: View, message: AgreeFields) -> None:
     await apps.pins.keep(app.digest, app.server, app.uri, AppPin(page_hash, message.grants, message.eval))
 
 
-@APPS.command(AppRequestFields, "app_request")
+@command("app_request")
 async def _request(panel: Panel, view: View, message: AppRequestFields) -> AppReply:
     try:
         app = _apps(panel).find(message.app)
@@ -154,14 +244,14 @@ async def _while_shown(app: OpenApp, page: str, awaited: Coroutine[Any, Any, T])
         requests.discard(request)
 
 
-@APPS.command(LeaveAppFields, "app_leave")
+@command("app_leave")
 async def _leave(panel: Panel, view: View, message: LeaveAppFields) -> None:
     # A question about a call of a closed page would keep other questions waiting.
     for request in apps_of(panel.host).find(message.app).requests.pop(message.page, ()):
         request.cancel()
 
 
-@APPS.command(CloseAppFields, "app_close")
+@command("app_close")
 async def _close(panel: Panel, view: View, message: CloseAppFields) -> None:
     apps_of(panel.host).find(message.app).remove_page(view, message.page)
 

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import weakref
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
 from msgspec import Struct
 
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.errors import McpError
-from ipymcp.interaction.cells import NO_PAGE
+from ipymcp.panel.cells import CellFields, PanelCells
 from ipymcp.panel.icons import IconCache
+from ipymcp.panel.logs import LogNumbers
 from ipymcp.panel.messages import (
     VERSION,
     Acknowledgement,
     Bye,
-    CellRequest,
     FailureReply,
     HistoryUpdate,
     Intent,
@@ -37,8 +36,8 @@ from ipymcp.panel.messages import (
     read,
 )
 from ipymcp.panel.permissions import Permissions
-from ipymcp.panel.questions import PanelQuestions
-from ipymcp.panel.rows import LogNumbers, problem
+from ipymcp.panel.problems import problem
+from ipymcp.panel.questions import AnswerFields, FieldErrors, PanelQuestions
 from ipymcp.panel.state import PanelState, ViewSnapshot
 from ipymcp.version import __version__
 
@@ -47,92 +46,16 @@ if TYPE_CHECKING:
 
     from ipymcp.api.additions import AnyAddition
     from ipymcp.api.namespace import Mcp
-    from ipymcp.interaction.cells import Cell, CellAction, CellType
     from ipymcp.interaction.questions import QuestionKind
-    from ipymcp.panel.messages import CellFields, Channel, Problem, ToView
-    from ipymcp.panel.rows import Reader
+    from ipymcp.panel.logs import Reader
+    from ipymcp.panel.messages import Channel, Problem, ToView
+    from ipymcp.panel.state import StateSection
     from ipymcp.protocol.recording import MessageRecorder
     from ipymcp.results.records import FileFormat, RecordTable
     from ipymcp.runtime.call import Call
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.schema.tool_schema import ToolSchema
-
-# -- the notebook's cells ----------------------------------------------------------------------------------------------
-
-
-_REPLY_TIMEOUT: Final = 10.0
-"""Seconds for the page's reply."""
-
-
-class CellsView(Protocol):
-    """A view that reads and changes the notebook's cells."""
-
-    channel: Channel
-
-    def send(self, message: ToView) -> None:
-        """Queue a message."""
-        ...
-
-
-class PanelCells:
-    """The cells of the notebook that the panel belongs to; on the background loop.
-
-    Args:
-        views: Returns the views that read and change the cells.
-    """
-
-    def __init__(self, views: Callable[[], Iterable[CellsView]]) -> None:
-        self._views = views
-        self._numbers = itertools.count(1)
-        self._open: dict[int, asyncio.Future[list[Cell]]] = {}
-
-    async def ask(
-        self, do: CellAction, cell: str = "", source: str = "", was: str = "", type: CellType = "code"
-    ) -> list[Cell]:
-        """Read or change cells, as described at `NotebookCells.ask`."""
-        views = [view for view in self._views() if view.channel.delivers_answers(blocked=True, running=True)]
-        if not views:
-            raise McpError(NO_PAGE)
-        number = next(self._numbers)
-        reply = self._open[number] = asyncio.get_running_loop().create_future()
-        try:
-            views[-1].send(CellRequest(id=number, do=do, cell=cell, source=source, was=was, type=type))
-            async with asyncio.timeout(_REPLY_TIMEOUT):
-                return await reply
-        except TimeoutError:
-            raise McpError(f"the page did not answer within {_REPLY_TIMEOUT:.0f} s") from None
-        finally:
-            del self._open[number]
-
-    def answer(self, reply: CellFields) -> None:
-        """Handle the page's reply.
-
-        Raises:
-            Malformed: No request waits for this reply.
-        """
-        waiting = self._open.get(reply.request)
-        if waiting is None or waiting.done():
-            raise Malformed("no request waits for this reply")
-        if reply.problem:
-            waiting.set_exception(McpError(reply.problem))
-        else:
-            waiting.set_result(reply.cells)
-
-
-# -- views -------------------------------------------------------------------------------------------------------------
-
-
-class ViewCommand(Struct, frozen=True):
-    """A command that views may send.
-
-    Attributes:
-        fields: The type of its fields.
-        act: Runs the command and returns the value of the reply.
-    """
-
-    fields: type[Struct]
-    act: Callable[[Panel, View, Any], Awaitable[Any]]
 
 
 class ResultFile(Struct, frozen=True):
@@ -143,8 +66,23 @@ class ResultFile(Struct, frozen=True):
     data: bytes
 
 
-F = TypeVar("F", bound=Struct)
-R = TypeVar("R")
+class ViewCommand(Struct, frozen=True):
+    """A command that views may send.
+
+    Attributes:
+        verbs: Its names: the `do` of an intent.
+        act: Runs the command and returns the value of the reply.
+        fields: The type of the intent's other fields.
+    """
+
+    verbs: tuple[str, ...]
+    act: Callable[[Panel, View, Any], Awaitable[Any]]
+    fields: type[Struct]
+
+
+def command(*verbs: str) -> Callable[[Callable[[Panel, View, Any], Awaitable[Any]]], ViewCommand]:
+    """Return a decorator that makes a function a command; the type of its `message` is that of the fields."""
+    return lambda act: ViewCommand(verbs, act, get_type_hints(act)["message"])
 
 
 class RunningTrial:
@@ -158,21 +96,6 @@ class RunningTrial:
         self.addition: AnyAddition | None = None
         """The server that is tried, once it is defined."""
         self.task = asyncio.ensure_future(run(self))
-
-
-class ViewCommands(dict[str, ViewCommand]):
-    """Commands by name."""
-
-    def command(
-        self, fields: type[F], *names: str
-    ) -> Callable[[Callable[[Panel, View, F], Awaitable[R]]], Callable[[Panel, View, F], Awaitable[R]]]:
-        """Return a decorator that adds a function under these names."""
-
-        def add(act: Callable[[Panel, View, F], Awaitable[R]]) -> Callable[[Panel, View, F], Awaitable[R]]:
-            self.update({name: ViewCommand(fields, act) for name in names})
-            return act
-
-        return add
 
 
 _MAX_WAITING = 1_000
@@ -436,10 +359,17 @@ class Panel:
     Args:
         mcp: The notebook's servers.
         context: The functions and properties of the notebook.
-        commands: The commands that views may send, by name.
+        commands: The commands that views may send, by verb.
+        sections: The classes that keep the rows of the state up to date.
     """
 
-    def __init__(self, mcp: Mcp, context: PanelContext, commands: Mapping[str, ViewCommand]) -> None:
+    def __init__(
+        self,
+        mcp: Mcp,
+        context: PanelContext,
+        commands: Mapping[str, ViewCommand],
+        sections: Iterable[type[StateSection]],
+    ) -> None:
         self.mcp = mcp
         self.commands = commands
         self.host = host_of(mcp)
@@ -452,7 +382,7 @@ class Panel:
         """The tables that views used last, by the numbers of their results."""
         self.icons = IconCache()
         self.views: dict[View, asyncio.Task[None]] = {}
-        self.shown = PanelState(self.host, self._is_own)
+        self.shown = PanelState(self.host, sections)
         self.numbers = LogNumbers()
         self.recorders: dict[str, MessageRecorder] = {}
         """Recorders of the servers whose messages a view follows."""
@@ -575,3 +505,13 @@ class Panel:
                 for view in [*self.views]:
                     view.wake_if_changed()
                 await asyncio.sleep(_INTERVAL)
+
+
+@command("answer")
+async def _answer(panel: Panel, view: View, message: AnswerFields) -> FieldErrors | None:
+    return panel.questions.answer(message, view.permissions)
+
+
+@command("cells")
+async def _cells(panel: Panel, view: View, message: CellFields) -> None:
+    panel.cells.answer(message)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ipymcp.errors import CallError, McpError, PolicyError, ServerError, UnknownName
-from ipymcp.panel.messages import Malformed, Mode, Problem, ServerRow
+from ipymcp.panel.messages import Malformed, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.interaction.questions import ApprovalAnswer, QuestionKind
-    from ipymcp.panel.messages import CallRow, HistoryRow, QuestionRow
+    from ipymcp.panel.messages import StateRow
 
 
-T = TypeVar("T", "ServerRow", "CallRow", "QuestionRow")
+R = TypeVar("R", bound="StateRow | dict[str, Any]")
 VIEW_VERBS: Final = frozenset({"logs", "tools", "tool", "icon", "history", "details"})
 RUN_VERBS: Final = frozenset(
     {
@@ -30,6 +29,8 @@ HIDDEN_FROM_VISITORS: Final = frozenset({"logs", "code", "repeat_code", "keep_re
 _RUN_KINDS: Final[frozenset[QuestionKind]] = frozenset({"approval", "form", "sampling"})
 _RUN_ANSWERS: Final[frozenset[ApprovalAnswer]] = frozenset({"once", "answer", "no"})
 """Answers that are valid for at most one model answer."""
+UNAVAILABLE: Final = "This server cannot be used now."
+"""The only error of a server that visitors see."""
 
 
 class Permissions(Struct, frozen=True):
@@ -88,25 +89,15 @@ class Permissions(Struct, frozen=True):
 
     # -- visibility ---------------------------------------------------------------------------------------------------
 
-    def shows(self, row: ServerRow | CallRow | QuestionRow) -> bool:
+    def shows(self, row: StateRow | dict[str, Any]) -> bool:
         """Whether the view may see a row of the state."""
         return not isinstance(row, dict) or self.may_answer(row["kind"])
 
-    def shown(self, row: T) -> T:
+    def shown(self, row: R) -> R:
         """Return a row without the parts that the view must not see."""
-        if isinstance(row, dict) and "answers" in row:
-            return cast("T", {**row, "answers": self.answers(row["answers"])})
-        if isinstance(row, ServerRow) and self.is_visitor:
-            starting = row.starting and replace(row.starting, line=None)
-            error = row.error and Problem(message=_UNAVAILABLE)
-            return replace(row, where="", source="", pid=None, error=error, missing=None, starting=starting)
-        return row
-
-    def shown_history(self, row: HistoryRow) -> HistoryRow:
-        """Return a history row without the parts that the view must not see."""
-        if not self.is_visitor:
-            return row
-        return replace(row, notebook="", cell=None, error=row.error and "failed")
+        if not isinstance(row, dict):
+            return row.for_visitors() if self.is_visitor else row
+        return cast("R", {**row, "answers": self.answers(row["answers"])}) if "answers" in row else row
 
     def may_open(self, origin: str) -> bool:
         """Whether the view may see arguments and result of a call of this kernel; visitors only of panels' calls."""
@@ -117,10 +108,7 @@ class Permissions(Struct, frozen=True):
         if not self.is_visitor:
             return error
         if isinstance(error, ServerError):
-            return ServerError(_UNAVAILABLE)
+            return ServerError(UNAVAILABLE)
         if isinstance(error, CallError | UnknownName | PolicyError | Malformed):
             return error
         return McpError("Something failed in the notebook.")
-
-
-_UNAVAILABLE: Final = "This server cannot be used now."

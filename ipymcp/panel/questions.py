@@ -9,7 +9,7 @@ import itertools
 import threading
 import uuid
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, NewType, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from ipymcp.errors import UnknownName
 from ipymcp.interaction.questions import A, ApprovalPage, InvalidFields, PageReply, QuestionKind, QuestionPage, WaitPage
-from ipymcp.panel.messages import FieldError, FieldErrors, Malformed, QuestionRow
+from ipymcp.panel.messages import Malformed, Text, ToView
 from ipymcp.text import unmasked, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ipymcp.interaction.questions import LoginQuestion, Question
-    from ipymcp.panel.messages import AnswerFields, Channel
+    from ipymcp.panel.messages import Channel
     from ipymcp.panel.permissions import Permissions
     from ipymcp.panel.state import PanelState
     from ipymcp.runtime.interrupts import WaitingCaller
@@ -35,6 +35,36 @@ _WAITING: Final = "Waiting for your answer in the MCP panel."
 _MAX_MESSAGE: Final = 4_000
 _REDIRECT_INTERVAL: Final = 0.3
 """Seconds between two checks for the redirect of a login."""
+
+
+class QuestionHead(ToView):
+    """The fields of a question that its page does not have. A view only receives questions that it may answer."""
+
+    id: str
+    kind: QuestionKind
+
+
+QuestionRow = NewType("QuestionRow", dict[str, Any])
+"""A `QuestionHead` and a `QuestionPage` in one object."""
+
+
+class AnswerFields(PageReply, frozen=True, kw_only=True):
+    """A reply to a question."""
+
+    question: Text
+
+
+class FieldError(ToView):
+    """The error of one value of a form."""
+
+    path: list[str | int]
+    message: str
+
+
+class FieldErrors(ToView):
+    """The errors of a form's values."""
+
+    errors: list[FieldError]
 
 
 class QuestionForm(Protocol):
@@ -203,14 +233,17 @@ class PanelQuestions:
         if self._open.pop(opened.id, None) is not None:
             opened.reply.set_result(reply or PageReply())
             if self._loop.is_running:
-                self._loop.call(self._state.remove_question, opened.id)
+                self._loop.call(self._remove_row, opened.id)
             else:  # the loop is being stopped, and must not start again
-                self._state.remove_question(opened.id)
+                self._remove_row(opened.id)
+
+    def _remove_row(self, question: str) -> None:
+        self._state.keep("questions", self._state.rows["questions"].keys() - {question})
 
     def _show(self, opened: _OpenPage) -> None:
         if opened.reply.done():
             return
-        self._state.add_question(opened.row())
+        self._state.put("questions", opened.id, opened.row())
         for channel in self._channels(opened.kind):  # of views that connected while the form was being drawn
             opened.supersede_form(channel)
 

@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
-from ipymcp.errors import McpError
-from ipymcp.panel.messages import Part, Patch, ServerRow, Snapshot, StateChanges, StateRows
-from ipymcp.panel.rows import call_row, disabled_tools, server_row
-from ipymcp.runtime.events import ListChanged
+from ipymcp.panel.messages import StateRow, ToView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Container, Iterable
 
-    from ipymcp.panel.messages import CallRow, QuestionRow, ViewHello
+    from ipymcp.panel.messages import ViewHello
     from ipymcp.panel.permissions import Permissions
-    from ipymcp.protocol.client import Client
-    from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.resources import Kind
-    from ipymcp.runtime.session import ServerSession
 
-    Row: TypeAlias = ServerRow | CallRow | QuestionRow
+
+Part: TypeAlias = Literal["servers", "calls", "questions"]
+Row: TypeAlias = StateRow | dict[str, Any]
+"""A row of a part; that of a question is the object that the page receives."""
 
 
 _PARTS: Final[tuple[Part, ...]] = get_args(Part)
+
+
+class StateRows(ToView):
+    """The state by row keys."""
+
+    servers: dict[str, Row]
+    calls: dict[str, Row]
+    questions: dict[str, Row]
+
+
+class StateChanges(ToView, omit_defaults=True):
+    """The changed rows by row keys; None for a removed row."""
+
+    servers: dict[str, Row | None] = {}
+    calls: dict[str, Row | None] = {}
+    questions: dict[str, Row | None] = {}
+
+
+class Snapshot(ToView, tag_field="kind", tag="snapshot"):
+    """The whole state."""
+
+    seq: int
+    state: StateRows
+
+
+class Patch(ToView, tag_field="kind", tag="patch"):
+    """The changes since the previous snapshot or patch, whose number is lower by one."""
+
+    seq: int
+    set: StateChanges
 
 
 class ViewSnapshot:
@@ -94,16 +119,14 @@ class ViewSnapshot:
             part: {
                 key: row
                 for key, row in self._shown.rows[part].items()
-                if permissions.shows(row) and (server is None or _server_of(row) == server)
+                if permissions.shows(row) and (server is None or _is_of(row, server))
             }
             for part in self.parts
         }
 
 
-def _server_of(row: Row) -> str:
-    if isinstance(row, ServerRow):
-        return row.name
-    return row["server"] if isinstance(row, dict) else row.server
+def _is_of(row: Row, server: str) -> bool:
+    return row["server"] == server if isinstance(row, dict) else row.is_of(server)
 
 
 def _shown(rows: dict[str, Any], permissions: Permissions) -> dict[str, Any]:
@@ -115,134 +138,69 @@ def _difference(before: dict[str, Row], now: dict[str, Row]) -> dict[str, Row | 
     return changed | {key: None for key in before if key not in now}
 
 
-_SHOW_DELAY = 0.1
-"""Seconds that a call must run before it is shown."""
-_MAX_CALLS = 200
-
-
 class PanelState:
     """Rows of servers, calls and questions; a changed row is a new object. Runs on the background loop.
 
     Args:
         host: The host of the servers.
-        is_own: Whether a call was made in a panel.
+        sections: The classes of the sections that keep the rows of a part up to date.
     """
 
-    def __init__(self, host: Host, is_own: Callable[[object], bool]) -> None:
-        self.rows: dict[Part, dict[str, Row]] = {"servers": {}, "calls": {}, "questions": {}}
+    def __init__(self, host: Host, sections: Iterable[type[StateSection]]) -> None:
+        self.rows: dict[Part, dict[str, Row]] = {part: {} for part in _PARTS}
         self.version = 0
         """Number of changes so far."""
-        self._host = host
-        self._is_own = is_own
-        self._keys: dict[tuple[str, str], tuple[Any, ...]] = {}
-        self._disabled: dict[str, tuple[Catalog, object, int]] = {}
-        self._tools: dict[str, tuple[tuple[Any, ...], int]] = {}
-        """Inputs of each server's tool list, and the version number of the list."""
-        self._tools_versions = 0
-        self._listed: dict[str, Client] = {}
-        """Connections whose resources and prompts were listed, by server."""
+        self._keys: dict[tuple[Part, str], tuple[Any, ...]] = {}
+        self._sections = [section(host, self) for section in sections]
 
     def update(self) -> None:
-        """Update the rows of servers and calls."""
-        self._update_servers()
-        self._update_calls()
-
-    def add_question(self, question: QuestionRow) -> None:
-        """Show a question."""
-        self._put("questions", question["id"], question)
-
-    def remove_question(self, question: str) -> None:
-        """Remove a question, by its id."""
-        self._keep("questions", self.rows["questions"].keys() - {question})
+        """Update the rows of all sections."""
+        for section in self._sections:
+            section.update()
 
     def handle(self, event: Event) -> None:
-        """List resources and prompts again after a server has changed them."""
-        if isinstance(event, ListChanged):
-            self._listed.pop(event.server, None)
+        """Pass an event of the host to the sections."""
+        for section in self._sections:
+            section.handle(event)
 
-    def _update_servers(self) -> None:
-        host = self._host
-        sessions = host.sessions
-        shown: dict[str, Any] = self.rows["servers"]
-        aliases = host.aliases() if sessions.keys() != shown.keys() else None
-        rules = host.guard.policy.filters.rules
-        for name, session in sessions.items():
-            alias = aliases[name] if aliases else shown[name].alias
-            tools_version = self._tools_version(session)
-            key = (
-                session, alias, session.state, session.is_lazy, session.client, session.calls, session.catalog,
-                session.status.error, session.status.last_error, rules, tools_version,
-                session.status.moving_since and (session.status.attempt, session.log.total),
-            )  # fmt: skip
-            if self._has_changed("servers", name, key):
-                disabled = self._count_disabled(session, rules)
-                self._put("servers", name, server_row(session, alias, disabled, tools_version))
-            if session.client is not None and self._listed.get(name) is not session.client:
-                self._listed[name] = session.client
-                self._host.loop.spawn(_list_offers(session, session.client), f"ipymcp-panel-{session.name}")
-        self._keep("servers", sessions.keys())
-
-    def _tools_version(self, session: ServerSession) -> int:
-        """The version of the server's tool list; views with an older list request it again."""
-        guard = self._host.guard
-        key = (
-            session, session.catalog.tools, session.rights, guard.policy.filters.rules, guard.policy.state,
-            guard.findings.get(session.name),
-        )  # fmt: skip
-        known = self._tools.get(session.name)
-        if known is None or known[0] != key:
-            self._tools_versions += 1
-            known = self._tools[session.name] = key, self._tools_versions
-        return known[1]
-
-    def _count_disabled(self, session: ServerSession, rules: object) -> int:
-        known = self._disabled.get(session.name)
-        if known is None or known[0] is not session.catalog or known[1] is not rules:
-            known = session.catalog, rules, disabled_tools(self._host, session)
-            self._disabled[session.name] = known
-        return known[2]
-
-    def _update_calls(self) -> None:
-        latest = time.monotonic() - _SHOW_DELAY
-        running = {str(call.number): call for call in list(self._host.calls.running.values())[:_MAX_CALLS]}
-        running = {
-            number: call
-            for number, call in running.items()
-            if call.started <= latest and (call.options.batch is None or call.options.batch.number == call.number)
-        }
-        for number, call in running.items():
-            waits = any(subject is call for subject in self._host.questions.subjects)
-            if self._has_changed("calls", number, (call, call.progress, waits)):
-                self._put("calls", number, call_row(call, waits=waits))
-        self._keep("calls", running.keys())
-
-    def _has_changed(self, part: Part, name: str, key: tuple[Any, ...]) -> bool:
+    def has_changed(self, part: Part, name: str, key: tuple[Any, ...]) -> bool:
+        """Whether what a row is made of differs from the last time; it is compared with `==`."""
         if self._keys.get((part, name)) == key:
             return False
         self._keys[part, name] = key
         return True
 
-    def _put(self, part: Part, name: str, row: Row) -> None:
+    def put(self, part: Part, name: str, row: Row) -> None:
+        """Show a row, unless it is shown already."""
         if self.rows[part].get(name) != row:
             self.rows[part][name] = row
             self.version += 1
 
-    def _keep(self, part: Part, names: Any) -> None:
-        gone = self.rows[part].keys() - names
-        for name in gone:
+    def keep(self, part: Part, names: Container[str]) -> list[str]:
+        """Remove all other rows of a part, and return their names."""
+        removed = [name for name in self.rows[part] if name not in names]
+        for name in removed:
             del self.rows[part][name]
             self._keys.pop((part, name), None)
-            if part == "servers":
-                self._listed.pop(name, None)
-                self._disabled.pop(name, None)
-                self._tools.pop(name, None)
-        self.version += bool(gone)
+        self.version += bool(removed)
+        return removed
 
 
-async def _list_offers(session: ServerSession, client: Client) -> None:
-    kinds: list[Kind] = ["resources", "templates"] if "resources" in client.capabilities else []
-    if "prompts" in client.capabilities:
-        kinds.append("prompts")
-    if kinds:
-        with contextlib.suppress(McpError):  # logged already
-            await session.resources.refresh(*kinds)
+class StateSection(ABC):
+    """Keeps the rows of one part of the state up to date.
+
+    Args:
+        host: The host of the servers.
+        state: The state of the panel.
+    """
+
+    def __init__(self, host: Host, state: PanelState) -> None:
+        self._host = host
+        self._state = state
+
+    @abstractmethod
+    def update(self) -> None:
+        """Update the rows."""
+
+    def handle(self, event: Event) -> None:  # noqa: B027 - most sections need no events
+        """Handle an event of the host."""

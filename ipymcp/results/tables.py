@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from abc import abstractmethod
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ipymcp.masking import masks
@@ -129,6 +130,11 @@ class Table:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return mimebundle(self)
+
+
+def display_bundle(value: object) -> Any:
+    """The MIME bundle that IPython shows of a value; for a widget, with its metadata."""
+    return methodcaller("_repr_mimebundle_")(value)
 
 
 def mimebundle(table: Table) -> dict[str, str]:

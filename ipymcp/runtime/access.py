@@ -11,7 +11,7 @@ import msgspec
 
 from ipymcp.errors import PolicyError
 from ipymcp.security.policy import Policy
-from ipymcp.security.untrusted import UntrustedContent, current_actor
+from ipymcp.security.untrusted import ASSUMED, UntrustedContent, current_actor
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ class AccessControl:
                 options.batch,
                 is_editable,
                 getattr(entry, "code_argument", ""),
+                ASSUMED if options.is_assumed else "",
             )
             return partial(self._approvals.obtain, pending)
         return None
@@ -190,9 +191,16 @@ class AccessControl:
             turn = options.turn or actor.turn
             return msgspec.structs.replace(options, conversation=actor.conversation, turn=turn, model=actor.model)
         if not actor.permits(entry):
-            raise PolicyError("is not among the tools that the model may use", server=entry.server, tool=entry.name)
+            hint = f"{ASSUMED}; asyncio.to_thread() in a cell keeps it yours" if actor.is_assumed else None
+            message = "is not among the tools that the model may use"
+            raise PolicyError(message, server=entry.server, tool=entry.name, hint=hint)
         return msgspec.structs.replace(
-            options, caller="model", turn=actor.turn, model=actor.model, conversation=actor.conversation
+            options,
+            caller="model",
+            turn=actor.turn,
+            model=actor.model,
+            conversation=actor.conversation,
+            is_assumed=actor.is_assumed,
         )
 
     def received(self, source: str, conversation: Conversation | None, content: bytes | memoryview) -> None:

@@ -29,7 +29,7 @@ from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
 from ipymcp.runtime.tracing import end_span, start_span
 from ipymcp.security.rules import hints
-from ipymcp.security.untrusted import UNKNOWN, quotes_server
+from ipymcp.security.untrusted import UNKNOWN, copy_actor_to_context, quotes_server
 from ipymcp.storage.history import CallRecord
 from ipymcp.text import one_line, quoted
 
@@ -123,6 +123,7 @@ class CallOptions(msgspec.Struct, frozen=True):
         card: Displays the call and the questions about it.
         origin: The place where the call is made, if not a cell: `panel`.
         batch: The map that the call belongs to.
+        is_assumed: Whether the call counts as the model's only because it may be, see `Actor`.
     """
 
     timeout: float = 30.0
@@ -136,6 +137,7 @@ class CallOptions(msgspec.Struct, frozen=True):
     card: Card | None = None
     origin: str = ""
     batch: CallBatch | None = None
+    is_assumed: bool = False
 
     def changed(
         self,
@@ -407,7 +409,8 @@ class Call(Generic[T]):
             while not self._has_room():
                 waiter.wait(_at(time.monotonic() + _QUEUE_POLL))
         if self.options.on_progress is not None:
-            self._listeners.append(self._on_submitted_progress)
+            with copy_actor_to_context():
+                self._listeners.append(partial(self._on_submitted_progress, contextvars.copy_context()))
         try:
             with Interrupts():
                 self._begin()
@@ -863,9 +866,10 @@ class Call(Generic[T]):
         else:
             function(progress)
 
-    def _on_submitted_progress(self, progress: Progress | None) -> None:
+    def _on_submitted_progress(self, context: contextvars.Context, progress: Progress | None) -> None:
         if progress is not None:
-            self._services.handlers.call(self._call_on_progress, progress)
+            loop = self._services.handlers.loop
+            loop.call_soon_threadsafe(self._call_on_progress, progress, context=context)
 
     def _present_end(self) -> None:
         presenter = self._services.presenter

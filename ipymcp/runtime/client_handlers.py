@@ -21,6 +21,7 @@ from ipymcp.errors import ArgumentError, ConnectionLost
 from ipymcp.protocol.apps import CAPABILITY
 from ipymcp.runtime.loop import run_nested
 from ipymcp.runtime.question_routing import CrossThreadTask
+from ipymcp.security.untrusted import copy_actor_to_context
 from ipymcp.text import one_line
 
 if TYPE_CHECKING:
@@ -123,21 +124,21 @@ class ClientHandlers:
         Raises:
             Exception: Any exception of the function.
         """
+        loop = self._loop.loop
         if not is_async(function):
-            return await self._on_own_loop(asyncio.to_thread(function, argument))
-        caller = self._questions.caller(subject) if self.nested_loop != "off" else None
-        if caller is None or caller.loop is None:
-            return await self._on_own_loop(function(argument))
-        if not caller.is_blocked:
-            return await asyncio.wrap_future(
-                asyncio.run_coroutine_threadsafe(_contained(function(argument)), caller.loop)
-            )
-        task = CrossThreadTask[Any](lambda: run_nested(function(argument)), None)
-        caller.post(task.run, task.give_up)
-        return await task.outcome
-
-    async def _on_own_loop(self, coroutine: Any) -> Any:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_contained(coroutine), self._loop.loop))
+            coroutine = asyncio.to_thread(function, argument)
+        else:
+            caller = self._questions.caller(subject) if self.nested_loop != "off" else None
+            if caller is not None and caller.is_blocked and caller.loop is not None:
+                task = CrossThreadTask[Any](lambda: run_nested(function(argument)), None)
+                caller.post(task.run, task.give_up)
+                return await task.outcome
+            coroutine = function(argument)
+            if caller is not None and caller.loop is not None:
+                loop = caller.loop
+        with copy_actor_to_context():  # only the user can set these functions, whose calls are therefore the user's
+            future = asyncio.run_coroutine_threadsafe(_contained(coroutine), loop)
+        return await asyncio.wrap_future(future)
 
     @property
     def roots(self) -> list[dict[str, str]]:

@@ -166,7 +166,7 @@ class Host:
         """By name, in the order of loading. Replaced as a whole when a server is loaded or unloaded."""
         self.events = Events()
         self.loop = BackgroundLoop("ipymcp-loop")
-        self.handler_loop = BackgroundLoop("ipymcp-handlers")
+        self.handler_loop = BackgroundLoop("ipymcp-handlers", runs_callbacks=True)
         """Runs the user's own coroutines and callbacks."""
         self._reaper = Reaper()
         self.notices = UserNotices()
@@ -562,7 +562,7 @@ class Host:
     def lifetime(self) -> str:
         """How long the rules of this notebook hold, in messages."""
         later = "; after a restart: %mcp restore" if self.remembered_as is not None else ""
-        return f"until the kernel ends{later}"
+        return f"until the kernel stops{later}"
 
     def used_before(self) -> list[str]:
         """The names of servers that this notebook has loaded, in an earlier kernel, and that are not loaded now."""

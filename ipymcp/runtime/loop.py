@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipymcp.errors import LoopError, interrupted, render_briefly, track_work
 from ipymcp.runtime.interrupts import AwaitingTasks, Interrupts, Waiter, WaitingCallers
-from ipymcp.security.untrusted import copy_actor_to_context
+from ipymcp.security.untrusted import begin_thread_of_user, copy_actor_to_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sized
@@ -43,10 +43,12 @@ class BackgroundLoop:
 
     Args:
         name: The thread's name.
+        runs_callbacks: Whether it also runs functions that are not ours, which a model's code may have registered.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, runs_callbacks: bool = False) -> None:
         self._name = name
+        self._begin_thread = _nothing if runs_callbacks else begin_thread_of_user
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -222,9 +224,12 @@ class BackgroundLoop:
 
     def _start(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.new_event_loop()
-        loop.set_default_executor(ThreadPoolExecutor(_WORKERS, f"{self._name}-worker"))
+        loop.set_default_executor(ThreadPoolExecutor(_WORKERS, f"{self._name}-worker", self._begin_thread))
         thread = threading.Thread(
-            target=contextvars.Context().run, args=(_run_forever, loop), name=self._name, daemon=True
+            target=contextvars.Context().run,
+            args=(_run_forever, loop, self._begin_thread),
+            name=self._name,
+            daemon=True,
         )
         thread.start()
         self._is_beating, self._next_beat, self._outgoing = False, None, {}  # pending work of the last loop
@@ -232,7 +237,8 @@ class BackgroundLoop:
         return loop
 
 
-def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+def _run_forever(loop: asyncio.AbstractEventLoop, begin_thread: Callable[[], None]) -> None:
+    begin_thread()
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

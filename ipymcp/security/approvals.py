@@ -48,6 +48,8 @@ class PendingApproval:
     """Whether the user may change the arguments."""
     code_argument: str = ""
     """The argument that is written into a cell and shown as code; empty if there is none."""
+    note: str = ""
+    """A clause about the call's origin for the user; empty for none."""
     edited: bytes | None = field(init=False, default=None)
     """The arguments as the user changed them."""
     outcome: asyncio.Future[None] = field(init=False)
@@ -214,6 +216,7 @@ class Approvals:
         why = self._taint(approval)
         if not why:
             why = f"rule: {self._policy.verdict(approval.entry, approval.rights, approval.caller).why}"
+        why = " · ".join(filter(None, [why, approval.note]))
         arguments: dict[str, Any] = types.loads(approval.arguments) if approval.arguments else {}
         entry, batch = approval.entry, approval.batch
         code = arguments.get(approval.code_argument, "")
@@ -254,7 +257,7 @@ class Approvals:
                 if taint:  # a taint requires consent regardless of the rules
                     hint = permission_hint(approval.name, is_doubted=True)
                     text = f"needs your consent because {taint}, and no one answered; {hint} allows it beforehand"
-                approval.refuse(_error(approval, text, hint))
+                approval.refuse(_error(approval, "; ".join(filter(None, [text, approval.note])), hint))
             case _:
                 pass
         if answer in ALLOWING and approval.batch is not None:

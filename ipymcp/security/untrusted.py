@@ -6,26 +6,27 @@ recent content of untrusted sources in this notebook.
 
 from __future__ import annotations
 
-import _thread as _thread_module
+import asyncio
 import contextlib
+import inspect
 import itertools
 import json
 import re
 import threading
 import weakref
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar, copy_context
-from functools import cache, partial, update_wrapper, wraps
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ipymcp.errors import ArgumentError, CallCancelled, CallError, CallTimeout, PolicyError, ServerError, ServerStopped
 from ipymcp.protocol.types import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
+    from types import CodeType, FrameType
 
     from ipymcp.interaction.questions import Caller
     from ipymcp.security.rules import ToolRef
@@ -89,6 +90,7 @@ class Actor(Struct, frozen=True):
         turn: Identifier of the model answer.
         model: The model.
         permits: Returns whether the code may call a tool.
+        is_assumed: Whether the code has no known actor, and counts as the model's because it may be.
     """
 
     caller: Caller
@@ -96,28 +98,80 @@ class Actor(Struct, frozen=True):
     turn: str = ""
     model: CallingModel = UNKNOWN
     permits: Callable[[ToolRef], bool] = lambda _: True
+    is_assumed: bool = False
 
 
+ASSUMED: Final = (
+    "it comes from a thread or callback, not from a cell; since a model's code has run here, it counts as the model's"
+)
+"""The reason why an assumed actor's call is a model's."""
+_USER: Final = Actor("user", Conversation())
+"""Marks the contexts and threads of the user's own code, such as those of cells, where None says that no one knows."""
 _actor: ContextVar[Actor | None] = ContextVar("ipymcp_actor", default=None)
 
 
 class _Thread(threading.local):
     actor: Actor | None = None
-    """The actor whose synchronous code this thread runs; the code may choose an empty context."""
+    """The actor of code in this thread that runs in a context without one, which the code may choose."""
 
 
 _thread: Final = _Thread()
 
 
+class ModelsCode:
+    """The code of models that has run in this process, which may have left threads, callbacks and finalizers."""
+
+    def __init__(self) -> None:
+        self.actor: Actor | None = None
+        """The actor of calls whose context has none, and of callbacks; None until a model's code runs."""
+        self.has_cells = False
+        """Whether the user's code runs in cells; else, in the main thread."""
+        finalize: Any = weakref.finalize
+        self.deferring: set[CodeType] = {finalize.__call__.__code__}
+        """The functions that call callbacks, in whatever context they are called themselves."""
+
+    def begin(self, actor: Actor) -> None:
+        """Count calls whose context has no actor as those of a model whose code begins to run.
+
+        The doubt of a model whose code has run before stays, because such a call may be that code's.
+        """
+        before = self.actor
+        if before is None:
+            begin_cell()  # the code runs in the context in which the user waits for it
+        conversation = before.conversation if before is not None and before.conversation.taint else actor.conversation
+        self.actor = replace(actor, conversation=conversation, is_assumed=True)
+
+    def is_callback(self) -> bool:
+        """Whether the running code was called by a finalizer, or by one of IPython's events."""
+        return _is_called_by(lambda code: code in self.deferring or code.co_name == "__del__")
+
+
+models_code: Final = ModelsCode()
+
+
 def current_actor() -> Actor | None:
     """Return the actor of the running code; None for the user's own code."""
-    return _actor.get() or _thread.actor
+    actor = _actor.get()
+    if actor is None or actor is _USER:  # a model's code can choose the context, but not the thread
+        actor = _thread.actor or actor
+    assumed = models_code.actor
+    if assumed is not None:
+        is_main = threading.current_thread() is threading.main_thread()
+        if actor is None and (models_code.has_cells or not is_main):
+            return assumed
+        if (actor is None or actor is _USER) and models_code.is_callback():
+            return assumed
+    return None if actor is _USER else actor
 
 
 @contextlib.contextmanager
 def acting(actor: Actor | None) -> Generator[None]:
-    """Context manager for running code on behalf of an actor, in this context and those copied from it."""
-    token = _actor.set(actor)
+    """Context manager for running code on behalf of an actor, in this context and those copied from it.
+
+    Args:
+        actor: The actor; None for the user.
+    """
+    token = _actor.set(actor or _USER)
     try:
         yield
     finally:
@@ -140,101 +194,47 @@ def copy_actor_to_context() -> contextlib.AbstractContextManager[None]:
     return acting(current_actor())
 
 
-class _Callback:
-    """A callback that runs on behalf of the actor that registered it, and equals the original.
+def begin_thread_of_user() -> None:
+    """Count the code of this thread as the user's, unless its context has another actor."""
+    _thread.actor = _USER
+
+
+def mark_cells(shell: Any) -> None:
+    """Let the code of cells count as the user's, also that of the cell that runs now.
 
     Args:
-        function: The callback.
-        actor: The actor.
+        shell: The IPython shell.
     """
-
-    def __init__(self, function: Callable[..., Any], actor: Actor) -> None:
-        update_wrapper(self, function)
-        self._function = function
-        self._actor = actor
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        with acting_in_thread(self._actor):
-            return self._function(*args, **options)
-
-    def __eq__(self, other: object) -> bool:
-        return self._function == (other._function if isinstance(other, _Callback) else other)
-
-    def __hash__(self) -> int:
-        return hash(self._function)
-
-    def __repr__(self) -> str:
-        return repr(self._function)
+    models_code.has_cells = True
+    models_code.deferring.add(shell.events.trigger.__code__)
+    shell.events.register("pre_execute", begin_cell)
+    shell.events.register("post_execute", end_cell)
+    if asyncio._get_running_loop() is not None:  # else the shell starts, and its context is that of everything later
+        begin_cell()
 
 
-@cache
-def inherit_actor() -> None:
-    """Let threads, the work of thread pools, and finalizers run on behalf of the actor that starts or registers them.
-
-    Otherwise a new thread has an empty context, and a thread of a pool has the context of its first work. This is never
-    undone, because tasks of a model's code may start threads after the code has ended.
-    """
-    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
-
-    def start_in_context(thread: threading.Thread) -> None:
-        actor = current_actor()
-        if actor is not None:
-            thread.run = _in_context(thread.run, actor)  # type: ignore[method-assign]
-        start(thread)
-
-    def submit_in_context(pool: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-        actor = current_actor()
-        if actor is None:
-            return submit(pool, work, *args, **options)
-        with acting_in_thread(None):  # new threads of the pool will also run work of other callers
-            return submit(pool, _in_context(work, actor), *args, **options)
-
-    threading.Thread.start = start_in_context  # type: ignore[method-assign]
-    ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign]
-    for name in ("start_new_thread", "start_new", "start_joinable_thread"):
-        if hasattr(_thread_module, name):
-            _inherit_in_callback(_thread_module, name, 0, "function")
-    _inherit_in_callback(weakref.finalize, "__init__", 2, "func")
+def begin_cell() -> None:
+    """Count the code of a cell as the user's, in its context and those copied from it."""
+    thread = threading.current_thread()
+    is_subshell = type(thread).__module__.partition(".")[0] == "ipykernel"
+    if _actor.get() is None and (is_subshell or thread is threading.main_thread()):
+        _actor.set(_USER)
 
 
-@cache
-def inherit_actor_in_events(manager: type[Any]) -> None:
-    """Let callbacks of IPython's events run on behalf of the actor that registers them, from now on.
-
-    Args:
-        manager: The class of `get_ipython().events`.
-    """
-    _inherit_in_callback(manager, "register", 2, "function")
+def end_cell() -> None:
+    """Undo `begin_cell`, because the context of a cell may be the kernel's, in which callbacks run as well."""
+    if _actor.get() is _USER and not _is_called_by(lambda code: code.co_name == "run_cell_async"):  # of an outer cell
+        _actor.set(None)
 
 
-def _in_context(work: Callable[..., Any], actor: Actor) -> Callable[..., Any]:
-    context = copy_context()
-    context.run(_actor.set, actor)
-    return partial(context.run, work)
-
-
-def _inherit_in_callback(owner: Any, name: str, position: int, keyword: str) -> None:
-    """Replace a function that registers a callback, so that the callback keeps the actor that registers it.
-
-    Args:
-        owner: The module or class of the function.
-        name: The function's name.
-        position: The position of the callback among the arguments.
-        keyword: The name of the callback's parameter.
-    """
-    register: Callable[..., Any] = getattr(owner, name)
-
-    @wraps(register)
-    def register_for_actor(*args: Any, **options: Any) -> Any:
-        actor = current_actor()
-        if actor is not None:
-            if len(args) > position and callable(args[position]):
-                args = (*args[:position], _Callback(args[position], actor), *args[position + 1 :])
-            elif callable(options.get(keyword)):
-                options[keyword] = _Callback(options[keyword], actor)
-        return register(*args, **options)
-
-    setattr(owner, name, register_for_actor)
+def _is_called_by(matches: Callable[[CodeType], bool]) -> bool:
+    """Whether a function whose code matches is among the callers of the running one."""
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None:
+        if matches(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def refuse_models(what: str) -> None:
@@ -248,7 +248,8 @@ def refuse_models(what: str) -> None:
     """
     actor = current_actor()
     if actor is not None and actor.caller == "model":
-        raise PolicyError(f"a model's code may not {what}", hint="the user can, in a cell")
+        why = f" ({ASSUMED})" if actor.is_assumed else ""
+        raise PolicyError(f"a model's code may not {what}", hint=f"the user can, in a cell{why}")
 
 
 _MIN_KEPT: Final = 64

@@ -89,7 +89,7 @@ export type Page = FormPage | LinkPage | WaitPage | ApprovalPage | TrustPage;
 
 export type ToKernel = ViewHello | Bye | Acknowledgement | Intent;
 
-export type FromKernel = KernelHello | Snapshot | Patch | SuccessReply | FailureReply | FinishedCall | FailedCall | LogBatch | MessageBatch | HistoryUpdate | CellRequest | Mark;
+export type FromKernel = KernelHello | SuccessReply | FailureReply | HistoryUpdate | Mark | CellRequest | Snapshot | Patch | LogBatch | MessageBatch | FinishedCall | FailedCall;
 
 /** A reply to a question. */
 export interface AnswerFields extends PageReply {
@@ -628,20 +628,6 @@ export interface KernelHello {
   control?: boolean;
 }
 
-/** The whole state. */
-export interface Snapshot {
-  kind: "snapshot";
-  seq: number;
-  state: StateRows;
-}
-
-/** The changes since the previous snapshot or patch, whose number is lower by one. */
-export interface Patch {
-  kind: "patch";
-  seq: number;
-  set: StateChanges;
-}
-
 /** The reply to an intent. */
 export interface SuccessReply {
   kind: "reply";
@@ -658,20 +644,43 @@ export interface FailureReply {
   error: Problem;
 }
 
-/** The result of a call that the view has made. */
-export interface FinishedCall {
-  kind: "result";
-  call: number;
-  ok: true;
-  preview: Preview;
+/** The number of finished calls. */
+export interface HistoryUpdate {
+  kind: "history";
+  over: number;
 }
 
-/** The error of a call that the view has made. */
-export interface FailedCall {
-  kind: "result";
-  call: number;
-  ok: false;
-  error: Problem;
+/** The number of bytes sent so far over a channel without flow control; the view replies with `read`. */
+export interface Mark {
+  kind: "mark";
+  sent: number;
+}
+
+/** A request to read the notebook's cells, to insert one, or to edit one. */
+export interface CellRequest {
+  kind: "cells";
+  id: number;
+  do: CellAction;
+  /** The cell to edit, or to insert below; empty to insert below the running cell. */
+  cell: string;
+  source: string;
+  /** The source of the cell to edit as it was read; a cell that has changed since is not edited. */
+  was: string;
+  type: CellType;
+}
+
+/** The whole state. */
+export interface Snapshot {
+  kind: "snapshot";
+  seq: number;
+  state: StateRows;
+}
+
+/** The changes since the previous snapshot or patch, whose number is lower by one. */
+export interface Patch {
+  kind: "patch";
+  seq: number;
+  set: StateChanges;
 }
 
 /** New lines of a log that the view follows. */
@@ -692,29 +701,20 @@ export interface MessageBatch {
   dropped: number;
 }
 
-/** The number of finished calls. */
-export interface HistoryUpdate {
-  kind: "history";
-  over: number;
+/** The result of a call that the view has made. */
+export interface FinishedCall {
+  kind: "result";
+  call: number;
+  ok: true;
+  preview: Preview;
 }
 
-/** A request to read the notebook's cells, to insert one, or to edit one. */
-export interface CellRequest {
-  kind: "cells";
-  id: number;
-  do: CellAction;
-  /** The cell to edit, or to insert below; empty to insert below the running cell. */
-  cell: string;
-  source: string;
-  /** The source of the cell to edit as it was read; a cell that has changed since is not edited. */
-  was: string;
-  type: CellType;
-}
-
-/** The number of bytes sent so far over a channel without flow control; the view replies with `read`. */
-export interface Mark {
-  kind: "mark";
-  sent: number;
+/** The error of a call that the view has made. */
+export interface FailedCall {
+  kind: "result";
+  call: number;
+  ok: false;
+  error: Problem;
 }
 
 /** The user's reply to a page. The default is the reply of a withdrawn page. */
@@ -913,7 +913,9 @@ export type ApprovalAnswer = "once" | "answer" | "server" | "notebook" | "always
 /** A server that runs if the user agrees. */
 export interface Candidate {
   name: string;
-  /** The whole definition, the recipients of its variables, and the scope of an agreement. */
+  /** The command, its folder and what it receives, as the rest of a sentence that begins with the name. */
+  summary: string;
+  /** The rest of the definition, the recipients of its variables, and the scope of an agreement: a name and a text in columns, or only a text. */
   lines: string[];
   /** Dangerous parts of the definition. */
   dangers: string[];
@@ -924,6 +926,10 @@ export interface Candidate {
 }
 
 export type Mode = "full" | "run" | "view";
+
+export type CellAction = "read" | "insert" | "edit";
+
+export type CellType = "code" | "markdown" | "raw";
 
 /** The state by row keys. */
 export interface StateRows {
@@ -962,10 +968,6 @@ export interface MessageRow {
   /** The beginning of the message, at most `size` bytes. */
   text: string;
 }
-
-export type CellAction = "read" | "insert" | "edit";
-
-export type CellType = "code" | "markdown" | "raw";
 
 export type Action = "accept" | "decline" | "cancel";
 

@@ -99,7 +99,10 @@ def test_the_messages_of_a_server_are_shown_without_a_planted_secret(
     open_with_sidebar: WithSidebar, page: Page
 ) -> None:
     plant = f"from ipymcp.masking import masks\nmasks.add({SECRET!r})"
-    notebook, panel = started(open_with_sidebar, plant, f"mcp.demo.echo({SECRET!r}); mcp.demo.query('penguins')")
+    # The view is there before the kernel has heard of it and records.
+    recorded = "import time\nwhile mcp._host.sessions['demo'].recorder is None: time.sleep(0.01)"
+    calls = f"{recorded}\nmcp.demo.echo({SECRET!r}); mcp.demo.query('penguins')"
+    notebook, panel = started(open_with_sidebar, plant, calls)
     notebook.run(1)
     panel.show("Activity")
     panel.press("Protocol…")

@@ -14,6 +14,7 @@ import pytest
 
 from ipymcp.interaction.questions import ApprovalPage
 from ipymcp.panel.questions import PanelQuestions
+from ipymcp.panel.state import PanelState
 from tests.environments import ROOT, server_command
 from tests.integration.notebooks import done, opened, text
 from tests.kernels import Cell, Kernel, Outcome
@@ -103,7 +104,7 @@ def test_an_awaiting_cell_asks_below_itself_and_keeps_a_line(asking: Kernel) -> 
             "await mcp.asks.ask_url.aio()",
             "visit",
             {"action": "accept"},
-            "asks.ask_url asked you to visit example.com · agreed",
+            "asks wanted you to open example.com · agreed",
         ),
         (
             "await mcp.demo.query.aio('penguins')",
@@ -135,7 +136,7 @@ def test_trust_is_asked_below_the_cell_that_loads(kernel: Kernel) -> None:
     assert [server["name"] for server in question["candidates"]] == ["theirs"]
     view.ask("answer", question=question["id"], servers=["theirs"], secrets=[])
     assert cell.wait().error is None
-    assert line(cell) == f"May servers of {kernel.folder / '.mcp.json'} run? · yes: theirs"
+    assert line(cell) == f"Trust servers of {kernel.folder / '.mcp.json'}? · yes: theirs"
 
 
 def test_a_login_is_asked_below_the_cell_and_waits_for_the_browser(kernel: Kernel, tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_a_view_that_shows_the_card_of_a_call_removes_the_form_with_its_question
     shown: list[str] = ["form"]
     form: Any = SimpleNamespace(supersede=lambda _: shown.clear())
     loop: Any = SimpleNamespace(call=lambda function, *arguments: function(*arguments))
-    state: Any = SimpleNamespace(add_question=lambda _: None)
+    state = PanelState(cast("Any", None), sections=())
     views: list[Any] = ["a view's channel"] if is_earlier else []
     questions = PanelQuestions(loop, state, lambda _: views, lambda _: False)
     questions.open(

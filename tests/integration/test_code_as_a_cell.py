@@ -104,6 +104,13 @@ finalized = Finalized()
 weakref.finalize(finalized, mcp.demo.echo, "finalizer")
 def after(result): mcp.demo.echo("event"), get_ipython().events.unregister("post_run_cell", after)
 get_ipython().events.register("post_run_cell", after)
+def before(info): mcp.demo.echo("next event"), get_ipython().events.unregister("pre_run_cell", before)
+get_ipython().events.register("pre_run_cell", before)
+progressed = threading.Event()
+def report(progress): mcp.demo.echo("progress"), progressed.set()
+contextvars.Context().run(mcp.demo.slow.options(on_progress=report).submit, seconds=0.3).result(); progressed.wait()
+kernel_loop.call_soon_threadsafe(mcp.demo.echo, "callback", context=contextvars.Context())
+get_ipython().run_cell("mcp.demo.echo('cell in code')")
 """
 ROWS = """
 from concurrent.futures import ThreadPoolExecutor
@@ -113,6 +120,19 @@ pool.submit(int).result()  # starts its thread
 def rows():
     calls = [(one, json.loads(one.arguments).get("text")) for one in mcp.history(limit=50).entries]
     return {text: [one.caller, one.model, one.answer, one.cell] for one, text in calls if text}
+import asyncio
+kernel_loop = asyncio.get_running_loop()
+is_asked = asyncio.Event()
+async def wait_and_call(): await is_asked.wait(); await mcp.demo.echo.aio("mine, from before")
+earlier = asyncio.ensure_future(wait_and_call())
+"""
+OWN = """
+%mcp call demo.echo text="mine, by a magic"
+mcp.demo.echo("mine, now"); is_asked.set(); await earlier
+await asyncio.gather(mcp.demo.echo.aio("mine, a task"), asyncio.to_thread(mcp.demo.echo, "mine, to_thread"))
+get_ipython().run_cell("mcp.demo.echo('mine, in a cell')"); mcp.demo.echo("mine, after it")
+mcp.demo.echo.submit("mine, submitted").result()
+len(mcp.demo.echo.map(["mine, mapped"]))
 """
 
 
@@ -124,15 +144,15 @@ def test_threads_tasks_and_streams_of_a_models_code_act_for_the_model(start_kern
     outcome = ask(kernel, call, "tools", "--code --allow notebook.run_python")
 
     assert "Error" not in shown(outcome)[-2], shown(outcome)
-    kernel.run("timer.join(); del finalized; thread.join(); pool.submit(mcp.demo.echo, 'mine').result()")
+    kernel.run("timer.join(); del finalized; thread.join(); pool.submit(mcp.demo.echo, 'my thread').result()")
+    assert kernel.run(OWN).status == "ok"
     rows = kernel.value("rows()")
-    assert rows.pop("mine")[:3] == ["user", "", ""]
-    contexts = {"context", "context map", "context pool", "context thread", "context task"}
-    tasks = {"task", "to_thread", "submitted", "mapped", "streamed"}
-    assert rows.keys() == {"thread", "pool", "timer", "raw thread", "event", "finalizer"} | contexts | tasks
-    kernel.run("pool.submit(mcp.demo.echo, 'mine, too').result(); mcp.demo.echo('mine, now')")
-    now = kernel.value("rows()")
-    assert now["mine, too"][0] == now["mine, now"][0] == "user"
+    own = {text: rows.pop(text)[:3] for text in [*rows] if text.startswith("mine, ")}
+    assert len(own) == 9 and all(row == ["user", "", ""] for row in own.values()), own
+    contexts = {"context", "context map", "context pool", "context thread", "context task", "callback"}
+    tasks = {"task", "to_thread", "submitted", "mapped", "streamed", "cell in code", "progress"}
+    threads = {"thread", "pool", "timer", "raw thread", "event", "next event", "finalizer", "my thread"}
+    assert rows.keys() == threads | contexts | tasks
     callers = {tuple(row) for row in rows.values()}
     assert len(callers) == 1, rows
     (who, model, answer, cell) = callers.pop()

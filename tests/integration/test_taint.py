@@ -6,6 +6,7 @@ No one answers questions here, so that a call of a doubted model is refused; eve
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import pickle
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ import ipymcp
 from ipymcp import Mcp, PolicyError, Toolset
 from ipymcp.interaction.questions import PageReply
 from ipymcp.llm.code_mode import CodeRunner
-from ipymcp.security.untrusted import Conversation
+from ipymcp.security.untrusted import ASSUMED, Conversation
 from tests.asking import NOT_SENT, call, contents
 from tests.environments import ROOT
 from tests.integration.test_toolsets import start_threads
@@ -109,7 +110,7 @@ def test_a_new_selection_for_each_response_is_the_same_conversation(mcp: Mcp) ->
     [
         ("fail", PAGE, "mail.fail"),
         ("refuse", f"Error: {PAGE}", "mail.refuse"),
-        ("die", f"Error: mail: the server exited with code 3; it last wrote: {PAGE}", "mail.die"),
+        ("die", f"Error: mail: the server exited with code 3. Last output: {PAGE}", "mail.die"),
     ],
 )
 def test_the_text_of_an_error_is_untrusted(mcp: Mcp, name: str, content: str, source: str) -> None:
@@ -321,12 +322,69 @@ def test_a_models_code_is_doubted_after_it_has_read_untrusted_content(shared: Mc
     )
 
 
-def test_a_pool_of_the_user_acts_for_the_submitter_of_its_work(mcp: Mcp) -> None:
+def test_a_thread_counts_as_the_models_once_its_code_has_run(mcp: Mcp) -> None:
     pool = ThreadPoolExecutor(1)
-    ran(coder(mcp, pool=pool), "pool.submit(mcp.mail.send).result()")
     pool.submit(mcp.mail.send).result()
+    ran(coder(mcp, "mail.send", pool=pool), "pool.submit(mcp.mail.send).result()")
+    pool.submit(mcp.mail.send).result()
+    pool.submit(contextvars.copy_context().run, mcp.mail.send).result()
+    asyncio.run(asyncio.to_thread(mcp.mail.send))
+    mcp.mail.send()
 
-    assert [row["who"] for row in mcp.history(limit=2)] == ["user", "model"]
+    assert [row["who"] for row in mcp.history(limit=6)][::-1] == ["user", "model", "model", "user", "user", "user"]
+    with pytest.raises(PolicyError) as refused:
+        pool.submit(mcp.mail.read, "x").result()
+    assert str(refused.value) == "mail.read: is not among the tools that the model may use"
+    assert refused.value.hint == f"{ASSUMED}; asyncio.to_thread() in a cell keeps it yours"
+    with pytest.raises(PolicyError) as refused:
+        pool.submit(mcp.policy.allow, "*").result()
+    assert refused.value.hint == f"the user can, in a cell ({ASSUMED})"
+
+
+def test_the_question_says_that_a_call_comes_from_a_thread(mcp: Mcp) -> None:
+    user = ScriptedInterface(PageReply(answer="once"))
+    mcp.policy.ask("mail.send")
+    model = coder(mcp)
+    ran(model, "1")
+    pool = ThreadPoolExecutor(1)
+    with pytest.raises(PolicyError, match="and no one answered; it comes from a thread or callback, not from a cell"):
+        pool.submit(mcp.mail.send).result()
+    mcp._host.questions.terminal = lambda: user
+
+    pool.submit(mcp.mail.send).result()
+    ran(model, SENT)
+
+    assert [page.calls[0].why for page in user.asked] == [
+        "rule: ask mail.send (this notebook) · it comes from a thread or callback, not from a cell; since a model's"
+        " code has run here, it counts as the model's",
+        "rule: ask mail.send (this notebook)",
+    ]
+
+
+def test_doubt_about_a_models_code_outlasts_the_code_of_another(mcp: Mcp) -> None:
+    pool = ThreadPoolExecutor(1)
+    ran(coder(mcp), "mcp.mail.read('a page')", "1")
+    ran(coder(mcp), "1")
+
+    with pytest.raises(PolicyError, match="because the model has read untrusted content"):
+        pool.submit(mcp.mail.send).result()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import weakref\nclass Left: pass\nleft.append(Left())\nweakref.finalize(left[0], lambda: mcp.mail.send())",
+        "class Left:\n  def __del__(self): mcp.mail.send()\nleft.append(Left())",
+    ],
+)
+def test_a_finalizer_of_a_models_code_acts_for_the_model_wherever_it_runs(mcp: Mcp, code: str) -> None:
+    left: list[Any] = []
+    ran(coder(mcp, left=left), code)
+    mcp.mail.send()
+
+    left.clear()
+
+    assert [row["who"] for row in mcp.history(limit=2)] == ["model", "user"]
 
 
 @pytest.mark.parametrize(

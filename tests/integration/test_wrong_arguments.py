@@ -14,6 +14,7 @@ import pytest
 import ipymcp
 from ipymcp import McpError, UnknownName
 from ipymcp.api.namespace import Mcp
+from ipymcp.api.parts import parts_of
 from ipymcp.results.content import Text
 
 PENGUINS = "demo://penguins.csv"
@@ -294,8 +295,9 @@ def test_the_error_names_the_argument_and_shows_the_call(
 
 
 def test_one_pattern_may_stand_alone_where_several_may(shared: Mcp) -> None:
-    assert shared._selection("demo.echo").names == shared._selection(["demo.echo"]).names == ["demo.echo"]
+    parts = parts_of(shared)
+    assert parts.selection("demo.echo").names == parts.selection(["demo.echo"]).names == ["demo.echo"]
     with pytest.raises(ipymcp.ArgumentError):
-        shared._selection(5)
+        parts.selection(5)
     assert shared.tools("dmo.*").table.note == "there is no server 'dmo'; did you mean 'demo'?"
     assert shared.tools("demo.nothing*").table.note == "no tools here"

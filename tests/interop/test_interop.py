@@ -242,7 +242,7 @@ def by_members(schema: Json) -> Iterator[Json]:
 def test_the_stub_of_all_tools_compiles_and_names_each(mcp: Mcp) -> None:
     servers = {
         name.replace("-", "_"): [
-            (entry.alias, "", mcp._factory.schema(entry)) for entry in mcp.tools(f"{name}.*").entries
+            (entry.alias, "", mcp._parts.factory.schema(entry)) for entry in mcp.tools(f"{name}.*").entries
         ]
         for name in OVER_STDIO
     }

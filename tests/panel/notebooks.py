@@ -12,8 +12,8 @@ import ipymcp
 from ipymcp import Mcp
 from ipymcp.interaction.questions import Question
 from ipymcp.notebook import call_code
-from ipymcp.panel.commands import COMMANDS
 from ipymcp.panel.panel import Panel, PanelContext
+from ipymcp.panel.subjects import COMMANDS, SECTIONS
 from ipymcp.runtime.server_status import State
 from tests.environments import ROOT, server_command
 from tests.panels import DirectView, Message
@@ -48,7 +48,7 @@ class Notebook:
 
     def _set_panel(self, *, has_visitors: bool) -> None:
         context = PanelContext(lambda: self.mode, lambda: "mcp", "one life", call_code, has_visitors=has_visitors)
-        self.panel = Panel(self.mcp, context, COMMANDS)
+        self.panel = Panel(self.mcp, context, COMMANDS, SECTIONS)
 
     def view(self, **hello: Any) -> DirectView:
         view = DirectView(self.panel)

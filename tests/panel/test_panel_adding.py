@@ -118,7 +118,7 @@ def test_a_trial_that_fails_shows_its_log_and_keeps_nothing(notebook: Notebook, 
     agreed = {"servers": ["clock_broken"], "secrets": []}
     reply = tried(view, [agreed], by="registry", what="io.github.example/clock-broken", way=0)
     outcome = reply["value"]
-    assert outcome["problem"]["message"].endswith("it last wrote: the clock has no hands")
+    assert outcome["problem"]["message"].endswith("Last output: the clock has no hands")
     assert outcome["log"][1:] == ["the clock has no hands"], "after a line of uv, each line once, and none of ipymcp"
     assert not own_file.exists()
     assert view.reply("keep", trial=1)["error"]["message"] == "this trial does not exist or has not finished"
@@ -151,7 +151,7 @@ def test_a_trial_tells_how_its_start_goes_and_starts_the_server_once(notebook: N
     assert time.time() - 60 < shown["since"] <= time.time()
     program.with_suffix(".go").touch()
     outcome = view.wait(lambda one: one["kind"] == "reply" and one["id"] == 9_000)["value"]
-    assert outcome["problem"]["message"].endswith("it last wrote: unpacking 1 of 2 / no licence")
+    assert outcome["problem"]["message"].endswith("Last output: unpacking 1 of 2 / no licence")
     launches = len(program.with_suffix(".starts").read_text())
     assert launches <= 2  # with and without the handshake
     assert view.ask("trial_progress", trial=1) is None
@@ -262,7 +262,7 @@ def test_a_url_and_a_pasted_document_define_a_server(notebook: Notebook, own_fil
     view = notebook.view()
     values = {"url": "http://127.0.0.1:9/mcp", "headers": {"X-Level": "debug"}}
     reply = tried(view, [], by="fields", what=json.dumps(values), name="far")
-    assert reply["value"]["problem"]["message"].startswith("could not be opened: ")
+    assert reply["value"]["problem"]["message"].startswith("Could not be opened: ")
     document = {"servers": {"pasted": ENTRY}}
     assert tried(view, [], by="json", what=f"// theirs\n{json.dumps(document)}", trial=3)["ok"]
     assert view.ask("keep", trial=3)["cell"] == "%mcp load pasted"

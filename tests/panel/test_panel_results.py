@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from ipymcp.panel.rows import preview
+from ipymcp.panel.results import preview
 from ipymcp.results.tool_result import ToolResult
 from tests.panel.notebooks import Notebook
 from tests.panels import DirectView, Message
@@ -105,6 +105,7 @@ def test_a_result_that_was_dropped_is_named_and_its_table_forgotten(demo: Notebo
     assert number in demo.panel.tables
     for each in range(1_000, 1_050):
         demo.mcp.results.keep(each, None, 1)
+    demo.forget_calls()
     assert view.reply("rows", result=number)["error"] == {
         "message": f"result {number} is no longer kept",
         "hint": "run the tool again",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ipymcp.errors import AuthError, CallError, CallTimeout, CommandNotFound, McpError, ServerStopped, TrustError
-from ipymcp.panel.rows import panel_hint
+from ipymcp.panel.problems import panel_hint
 from ipymcp.runtime.server_status import State
 from tests.environments import ROOT
 from tests.panel.notebooks import Notebook
@@ -89,21 +89,21 @@ def test_views_are_notified_of_every_change_in_a_list_of_tools(demo: Notebook) -
 HINTS: list[tuple[McpError, str | None]] = [
     (
         TrustError("no", hint="%mcp start evil asks for it, or set IPYMCP_TRUST=1 where no one can be asked"),
-        "press Trust…",
+        "choose Trust…",
     ),
-    (AuthError("no", hint="%mcp start docs asks again"), "press Log in"),
-    (ServerStopped("is stopped", hint="%mcp start fs"), "press Start"),
-    (ServerStopped("is stopped", hint="%mcp start 'my server'"), "press Start"),
-    (ServerStopped("is stopped", hint="%mcp start 'it''s mine'"), "press Start"),
-    (ServerStopped("is disabled", hint="%mcp enable fs"), "press Enable"),
+    (AuthError("no", hint="%mcp start docs asks again"), "choose Log in"),
+    (ServerStopped("is stopped", hint="%mcp start fs"), "choose Start"),
+    (ServerStopped("is stopped", hint="%mcp start 'my server'"), "choose Start"),
+    (ServerStopped("is stopped", hint="%mcp start 'it''s mine'"), "choose Start"),
+    (ServerStopped("is disabled", hint="%mcp enable fs"), "choose Enable"),
     (ServerStopped("is starting", hint="%mcp shows its progress"), "see Servers"),
-    (CallTimeout("late", hint="give it longer: timeout=…, or %mcp restart fs"), "press Restart"),
+    (CallTimeout("late", hint="give it longer: timeout=…, or %mcp restart fs"), "choose Restart"),
     (CallError("no", hint="reported by the tool; .result has all of it"), "reported by the tool"),
     (McpError("no", hint="its prompts: %mcp prompts fs"), "its prompts: see Tools"),
     (McpError("no", hint="%mcp policy allow fs.x"), "in a cell: %mcp policy allow fs.x"),
     (McpError("no", hint="did you mean 'filter'?"), "did you mean 'filter'?"),
     (CommandNotFound("no", hint="install it, or name its full path"), "install it, or name its full path"),
-    (McpError("no", hint="get it; %mcp restart fs, or name its path"), "get it; press Restart, or name its path"),
+    (McpError("no", hint="get it; %mcp restart fs, or name its path"), "get it; choose Restart, or name its path"),
     (McpError("no"), None),
 ]
 

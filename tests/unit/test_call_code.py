@@ -57,12 +57,12 @@ def entry(mcp: Mcp, server: str, tool: str) -> Any:
 
 def in_python(mcp: Mcp, server: str, tool: str, arguments: dict[str, Any], namespace: str = "mcp") -> str:
     definition = entry(mcp, server, tool)
-    return python(mcp._host, definition, mcp._factory.schema(definition), arguments, namespace)
+    return python(mcp._host, definition, mcp._parts.factory.schema(definition), arguments, namespace)
 
 
 def as_magic(mcp: Mcp, server: str, tool: str, arguments: dict[str, Any]) -> str:
     definition = entry(mcp, server, tool)
-    return magic(mcp._host, definition, mcp._factory.schema(definition), arguments)
+    return magic(mcp._host, definition, mcp._parts.factory.schema(definition), arguments)
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)

@@ -504,6 +504,11 @@ def test_headers_of_a_command_are_said_to_be_not_sent() -> None:
             {"mcpServers": {}, "mcp": {"excluded": ["a"]}},
             "mcp.excluded is not used: all servers are there",
         ),
+        (
+            ".kiro/settings/mcp.json",
+            {"mcpServers": {}, "powers": {"mcpServers": {"power-c": {"command": "c"}}}},
+            "powers.mcpServers is not used: the servers of powers are not read",
+        ),
     ],
 )
 def test_a_setting_beside_the_servers_is_said_once_for_the_file(

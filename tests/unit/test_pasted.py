@@ -239,6 +239,7 @@ def test_a_line_for_another_host_is_recognised_by_its_beginning() -> None:
     assert [is_foreign_command(text) for text in [*foreign, *own]] == [True] * len(foreign) + [False] * len(own)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     "unit",
     [

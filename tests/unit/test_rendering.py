@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ipymcp.panel.rows import preview
+from ipymcp.panel.results import preview
 from ipymcp.results.rendering import bundle, html
 from ipymcp.results.tool_result import ToolResult
 

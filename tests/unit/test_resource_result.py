@@ -11,7 +11,7 @@ import pytest
 
 from ipymcp import ArgumentError, McpError, PromptResult, ResourceResult
 from ipymcp.api.resources import prompt, template
-from ipymcp.panel.rows import prompt_preview
+from ipymcp.panel.results import prompt_preview
 from ipymcp.protocol.types import PromptArgument, PromptDefinition, TemplateDefinition
 from ipymcp.results.content import Embedded, Text
 from ipymcp.runtime.catalog import EMPTY

@@ -6,7 +6,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.namespace import factory_of, load_for_use
+from ipymcp.api.parts import parts_of
 from ipymcp.api.toolset import cached_schemas, cached_tools
 from ipymcp.errors import ArgumentError, CallTimeout, UnknownName
 from ipymcp.names import nearest
@@ -42,7 +42,7 @@ def _tools(request: MagicRequest) -> Toolset | Table | ToolSchemas:
     selection = request.mcp.tools(*request.names)
     found = not request.names or bool(selection.selection.selected())
     read_cache = cached_schemas if has_schemas else cached_tools
-    if not found and (cached := read_cache(factory_of(request.mcp), request.names)) is not None:
+    if not found and (cached := read_cache(parts_of(request.mcp).factory, request.names)) is not None:
         return cached
     if not found:
         request.host.relist(f"{server}.{name}" for server in request.mcp for name in request.names)
@@ -83,11 +83,11 @@ def _call(request: MagicRequest) -> Any:
     if path.text.endswith(")") and "(" in path.text:
         name = quoted(path.text.partition("(")[0])
         raise LineError(f"arguments follow the name, without brackets: %mcp call {name} key=value …", path.start)
-    load_for_use(request.mcp, path.text)
+    parts_of(request.mcp).load_for_use(path.text)
     session, name = host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         host.wake(session)
-    tool = factory_of(request.mcp).tool(host.find_tool(session, name))
+    tool = parts_of(request.mcp).factory.tool(host.find_tool(session, name))
     timeout = parsed.number("--timeout")
     if timeout is not None:
         tool = tool.options(timeout=timeout)
@@ -95,7 +95,7 @@ def _call(request: MagicRequest) -> Any:
         result = tool.call(_arguments(request, tool, rest))
     except CallTimeout as error:
         if error.hint and _PYTHON_OPTIONS in error.hint:
-            seconds = timeout or factory_of(request.mcp).options_of(tool, session).timeout
+            seconds = timeout or parts_of(request.mcp).factory.options_of(tool, session).timeout
             error.hint = f"give it longer: {_line_with_timeout(path, 2 * seconds)}"
         raise
     except ArgumentError as error:
@@ -126,7 +126,7 @@ def _arguments(request: MagicRequest, tool: Tool, words: Sequence[Word]) -> dict
     except ArgumentError as error:
         error.server, error.tool = tool.server, tool.name
         raise
-    arguments = parse_arguments(words, request.namespaces, factory_of(request.mcp).schema_of(tool))
+    arguments = parse_arguments(words, request.namespaces, parts_of(request.mcp).factory.schema_of(tool))
     if both := next((name for name in arguments if name in in_body), None):
         message = f"argument {both!r} is on the line and in the cell"
         raise ArgumentError(message, argument=both, server=tool.server, tool=tool.name)
@@ -149,11 +149,11 @@ def _map(request: MagicRequest) -> Any:
     """
     parsed = request.parsed
     path, source, *rest = parsed.names
-    load_for_use(request.mcp, path.text)
+    parts_of(request.mcp).load_for_use(path.text)
     session, name = request.host.resolve(path.text)
     if session.client is None and session.catalog.find(name) is None:
         request.host.wake(session)
-    tool = factory_of(request.mcp).tool(request.host.find_tool(session, name))
+    tool = parts_of(request.mcp).factory.tool(request.host.find_tool(session, name))
     text = source.raw.removeprefix("$")
     try:
         rows = evaluate(parse_expression(text), text, request.namespaces)
@@ -171,7 +171,7 @@ def _map(request: MagicRequest) -> Any:
         if near:
             message = f"the table has no column {word.value!r}: write {word.key}={near[0]} for the column, or "
             raise LineError(f"{message}{word.key}={word.value!r} for the text", word.start)
-    constants = parse_arguments(others, request.namespaces, factory_of(request.mcp).schema_of(tool))
+    constants = parse_arguments(others, request.namespaces, parts_of(request.mcp).factory.schema_of(tool))
     options: dict[str, Any] = {"columns": named or None, "constants": constants, "rate": parsed.text("--rate")}
     for option in ("concurrency", "retries"):
         number = parsed.number(f"--{option}")

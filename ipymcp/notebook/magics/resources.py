@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ipymcp.api.namespace import load_for_use, load_if_lazy
+from ipymcp.api.parts import parts_of
 from ipymcp.api.resources import Template
 from ipymcp.errors import UnknownName
 from ipymcp.notebook.line_syntax import Command, LineError, Syntax
@@ -37,7 +37,9 @@ def check_patterns(request: MagicRequest, patterns: Iterable[str], kind: str) ->
 def load_lazy(request: MagicRequest) -> None:
     """Load the lazy servers that the patterns of a line name."""
     for pattern in request.names:
-        load_if_lazy(request.mcp, pattern.partition(".")[0])
+        definition = request.host.find_startable(pattern.partition(".")[0])
+        if definition is not None and definition.lazy and request.host.guard.trusts(definition):
+            request.mcp.load(definition.name)
 
 
 def _resources(request: MagicRequest) -> AllResources:
@@ -117,7 +119,7 @@ def _prompt(request: MagicRequest) -> PromptResult:
     Values are text; $name and {expr} are values of the notebook, as in %mcp call.
     """
     path, *rest = request.parsed.names
-    load_for_use(request.mcp, path.text)
+    parts_of(request.mcp).load_for_use(path.text)
     session, name = request.host.resolve(path.text, "prompt")
     return request.mcp[session.name].prompts[name](**parse_arguments(rest, request.namespaces))
 

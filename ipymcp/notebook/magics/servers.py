@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.api import restore
 from ipymcp.api.load_request import LoadRequest, agree_to_links, from_pasted, gather, settings, url_definition
-from ipymcp.api.namespace import servers_of
+from ipymcp.api.parts import parts_of
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.pasted import PastedServers, default_name, read_pasted, split_words
 from ipymcp.errors import McpError
@@ -245,7 +245,7 @@ def _enable_or_disable(request: MagicRequest) -> Servers | None:
     getattr(request.mcp, request.word)(*request.names)
     if request.is_quiet:
         return None
-    tools = [name for name in request.names if not servers_of(request.mcp, name)]
+    tools = [name for name in request.names if not parts_of(request.mcp).servers_of(name)]
     if tools:
         how_long = f" ({request.host.lifetime})" if request.word == "disable" else ""
         request.report(f"{request.word}d: {', '.join(tools)}{how_long}")
