@@ -303,6 +303,8 @@ class ConfigError(McpError):
 
     missing: tuple[Literal["variable", "secret"], str] | None = None
     """The kind and the name of the value that a definition needs and that the user could set."""
+    key: str = ""
+    """The key of the wrong value in the server's definition, such as `env.TOKEN`; empty if no single value is wrong."""
 
 
 class SecretError(McpError):

@@ -10,9 +10,12 @@ For Markdown see `ipymcp.results.markdown`.
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ipymcp.masking import mask, masks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Controls, soft hyphens, zero-width and bidi characters, invisible operators, fillers, variation selectors, lone
 # surrogates, format controls of rare scripts, tags.
@@ -22,6 +25,8 @@ _INVISIBLE = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _COLOR = re.compile("(\x1b\\[[0-9;]*m)")
+_PLAIN_WORD = re.compile(r"(?!(?:async|await|chmod|def|from|import|npm|npx|pip|uv|uvx) )[a-z]+[ :]")
+"""The first word of a line that is no command."""
 _BARE = re.compile(r"(?![-!#{])[^\s'\"()\[\]{}=;$]*[^\s'\"()\[\]{}=;$?\\]")
 # Joiners and variation selectors, which emoji and Persian need after a character that is not ASCII.
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
@@ -114,6 +119,16 @@ def _each_visible(value: Any) -> Any:
 def counted(number: int, noun: str) -> str:
     """Format a number of things: `1 tool`, `2,000 tools`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def joined(words: Sequence[str], last: str = "and") -> str:
+    """Join words as a sentence lists them: `a`, `a and b`, `a, b and c`."""
+    return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def capitalized(line: str) -> str:
+    """Begin a line with a capital, unless its first word is a command, a path or a name with other characters."""
+    return line[:1].upper() + line[1:] if _PLAIN_WORD.match(line) else line
 
 
 def quoted(name: str, *, is_open: bool = False) -> str:

@@ -132,7 +132,7 @@ class Generator:
         return self._mention(kind, kind.__name__) if fields(kind) or tag(kind) else "object"
 
     def _members(self, union: Any) -> str:
-        members = typing.get_args(union)
+        members = [member for member in typing.get_args(union) if member is not msgspec.UnsetType]
         return " | ".join(map(json.dumps if typing.get_origin(union) is Literal else self._type, members))
 
     def _mention(self, kind: Any, name: str) -> str:

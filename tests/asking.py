@@ -175,7 +175,7 @@ def ask_line(kernel: Kernel, text: str, model: str = "echo", options: str = "") 
 
 
 def shown(outcome: Outcome) -> list[str]:
-    return [display["text/plain"] for display in outcome.displays]
+    return [display["text/plain"] for display in outcome.displays if display]  # a card that was removed is empty
 
 
 def failure(outcome: Outcome) -> list[str]:

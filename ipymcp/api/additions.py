@@ -289,7 +289,9 @@ class Addition:
             self.session.require()
         except McpError as error:
             if error.hint and error.hint.startswith("%mcp logs"):
-                error.hint = "nothing was saved: check its command and values"
+                error.hint = (
+                    f"Nothing was saved. Check the {'command' if self.definition.command is not None else 'address'}."
+                )
             raise
 
     async def save(self) -> None:
@@ -515,7 +517,13 @@ async def from_pasted(
 
 
 async def from_values(
-    host: Host, name: str | None, values: Mapping[str, Any], keep: Keep, *, replaces: bool = False
+    host: Host,
+    name: str | None,
+    values: Mapping[str, Any],
+    keep: Keep,
+    *,
+    is_own: bool = False,
+    replaces: bool = False,
 ) -> Addition:
     """Define a server from values that the user has typed: a definition, or a document of any host with one server.
 
@@ -524,6 +532,7 @@ async def from_values(
         name: The name of the server; None for its name in the document.
         values: The definition, or the document.
         keep: Where the server is kept.
+        is_own: Whether the definition is in ipymcp's own format.
         replaces: Whether it replaces a server of the same name.
 
     Raises:
@@ -532,7 +541,7 @@ async def from_values(
         TrustError: No one could be asked about the server of a project.
     """
     refuse_models("add a server")
-    chosen = read_definitions(name or None, values, Source(scope="script"), is_own=replaces)
+    chosen = read_definitions(name or None, values, Source(scope="script"), is_own=is_own)
     if len(chosen) != 1:
         names = ", ".join(one.name for one in chosen) or "none"
         raise ConfigError(f"one server at a time, not {len(chosen)}", hint=f"give the name of one: {names}")
@@ -570,7 +579,8 @@ async def _ask_about(host: Host, origin: str, definition: ServerDefinition, keep
     """
     is_temporary = keep == "notebook"
     target, folder = ("this notebook", host.folder) if is_temporary else (str(definition.source.file), "")
-    return await host.guard.trust.ask_about_addition(origin, target, definition, folder)
+    extra = {key: value for key, value in definition.extra.items() if key != ORIGIN}  # which the question names itself
+    return await host.guard.trust.ask_about_addition(origin, target, definition.replace(extra=extra), folder)
 
 
 async def _with_stored_secrets(secrets: NewSecrets, hidden: Callable[[Hide], T]) -> T:

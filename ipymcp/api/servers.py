@@ -19,7 +19,7 @@ from ipymcp.runtime.catalog import remembered
 from ipymcp.runtime.events import LEVELS
 from ipymcp.runtime.server_status import Retries, State, state_label
 from ipymcp.security.trust import digest_of
-from ipymcp.text import counted
+from ipymcp.text import capitalized, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -378,7 +378,7 @@ class Server(NotPicklable):
         return ServerTools(self._factory, self.name)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        rows = [(self.state, self.protocol_version, len(self._session.catalog.tools), self.error)]
+        rows = [(self.state, self.protocol_version, len(self._session.catalog.tools), capitalized(self.error))]
         table = Table(("state", "protocol", "tools", "last error"), rows, title=self.name)
         return {"text/plain": repr(self), "text/html": table.html}
 
@@ -466,7 +466,7 @@ class Servers(TableView):
                 session.protocol_version,
                 len(session.catalog.tools),
                 session.calls,
-                session.last_error,
+                capitalized(session.last_error),
             )
             for session in self._host.sessions.values()
         ]
@@ -493,7 +493,7 @@ class Servers(TableView):
                 server.version,
                 tools,
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(server.last_seen)) if server.last_seen else "",
-                server.error,
+                capitalized(server.error),
             )
             for server, tools in self._host.store.known.all()
         ]

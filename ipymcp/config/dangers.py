@@ -61,6 +61,8 @@ _HOST_RIGHTS = re.compile(
     r"|--(cap-add|device|security-opt|volumes-from)\b"
 )
 _ENTRYPOINT = re.compile(r"(?:^|\s)--entrypoint[= ](\S*)")
+_DOWNLOADS = "Downloads something that is not shown here"
+_AND_MORE = ", and the line has several commands"
 _LONG = 1_000
 _MAX_CHECKED = 2_000
 """Maximum number of words that are checked per definition."""
@@ -88,14 +90,14 @@ def command_dangers(definition: ServerDefinition, *, masks: bool | None = None) 
                 break
             yield from _line_dangers(inner, argument)
     if count > _MAX_CHECKED:
-        yield f"it has more than {_MAX_CHECKED:,} words, which were not all checked for dangers"
+        yield f"Has more than {_MAX_CHECKED:,} words, which were not all checked for dangers"
     if definition.source.scope == "project":
         yield from _project_dangers(definition)
     if any(_SOURCES.fullmatch(word.partition("=")[0]) for word in definition.args):
-        yield "its arguments choose where packages come from"
+        yield "Its arguments choose where packages come from, so others can decide what runs"
     for word in definition.args:
         if _ADDRESS.fullmatch(word):
-            yield f"a package comes from an address: {word}"
+            yield f"A package comes from an address, whose owner decides what runs: {word}"
     if any(program(program_name(word)).kind == "container" for word in words):
         yield from _container_dangers(" ".join(definition.args), definition)
     else:
@@ -114,22 +116,22 @@ def _line_dangers(words: Sequence[str], text: str) -> Iterator[str]:
         known = program(name)
         following = words[place + 1 : place + 1 + _MAX_WORDS]
         if known.kind == "other user" and (place == 0 or name != "su"):
-            yield f"{name}: runs as another user"
+            yield f"{name} runs it as another user, with the rights of that user"
         if known.shell_option:
             line = shell_line(name, following)
             if line is not None:
                 lines[text or " ".join(following[line:])] = None
             elif place == 0 and not text:
-                yield f"{name}: a shell runs what its arguments name"
+                yield f"{name} is a shell, which runs whatever its arguments name"
         if evaluates(name, following):
-            yield "runs code from its arguments"
+            yield "Its arguments hold code, which runs as you"
         if known.package_option:
             yield from _package_dangers(name, following)
         option = known.side_option
         if option and any(re.fullmatch(option, one[:_LONG], re.I | re.S) for one in following):
-            yield f"{name}: its options can run code"
+            yield f"{name} has options that run other programs, so its name does not tell what runs"
         if _DOWNLOAD.fullmatch(word.rpartition("/")[2]) and (place == 0 or is_wrapped) and not text:
-            yield f"downloads something: {name}"
+            yield f"{name} downloads something that is not shown here"
     for line in lines:
         yield from _shell_dangers(line)
 
@@ -141,7 +143,7 @@ def _package_dangers(name: str, following: Sequence[str]) -> Iterator[str]:
         option, equals, value = word.partition("=")
         if re.fullmatch(program(name).package_option, option) and (option.startswith("--") or place in leading):
             value = value if equals else "".join(following[place : place + 1])
-            yield f"{name}: {option} chooses a package that runs: {value}"
+            yield f"{option} of {name} chooses a package whose code runs, too: {value}"
 
 
 def _assignment_dangers(args: Sequence[str]) -> Iterator[str]:
@@ -155,25 +157,25 @@ def _assignment_dangers(args: Sequence[str]) -> Iterator[str]:
 
 def _variable_dangers(name: str) -> Iterator[str]:
     if decides_code(name):
-        yield f"{name}: decides what code runs"
+        yield f"The variable {name} decides what code runs"
     elif decides_traffic(name):
-        yield f"{name}: decides where its traffic goes, and who can read it"
+        yield f"The variable {name} decides where its traffic goes, and so who can read it"
 
 
 def _shell_dangers(line: str) -> Iterator[str]:
     if _DOWNLOAD.search(line):
-        yield "downloads a program and runs it unseen" if _INTO_SHELL.search(line) else "downloads something"
+        yield "Downloads a program and runs it unseen" if _INTO_SHELL.search(line) else _DOWNLOADS
     for user in re.findall(r"\b(sudo|doas|pkexec)\b", line):
-        yield f"{user}: runs as another user"
-    yield "runs a line of shell" + (", made of several commands" if _COMPOSED.search(line) else "")
+        yield f"{user} runs it as another user, with the rights of that user"
+    yield f"A shell runs its line as if you had typed it{_AND_MORE if _COMPOSED.search(line) else ''}"
 
 
 def _project_dangers(definition: ServerDefinition) -> Iterator[str]:
     command = definition.command or ""
     if any(command.startswith(one.text) and one.kind != "place" for one in references(definition)):
-        yield f"a variable decides which program runs: {command}"
+        yield f"A variable decides which program runs, so you do not see it here: {command}"
     if _is_of_project(command, definition):
-        yield f"the program is a file of the project: {command}"
+        yield f"The program is a file of this project, whose authors decide what runs: {command}"
     names = [program_name(command)]
     if program(names[0]).kind == "wrapper" or program(names[0]).shell_option:
         words = (word for argument in definition.args for word in _SEPARATORS.split(argument))
@@ -182,26 +184,27 @@ def _project_dangers(definition: ServerDefinition) -> Iterator[str]:
     for name in names:
         match program(name).kind:
             case "node":
-                yield f"{name} in the project's folder: node_modules, .npmrc and package.json there decide what runs"
+                files = "node_modules, .npmrc and package.json"
+                yield f"{name} reads {files} in this folder first, so a file here decides what runs"
             case "python" if not is_isolated:
-                yield f"{name} in the project's folder: modules there are found before installed ones"
+                yield "Python looks for modules in this folder first, so a file here can replace a library"
             case "project tool":
-                yield f"{name} in the project's folder: the project's settings decide what runs"
+                yield f"{name} reads the settings of this project, so a file here decides what runs"
             case _:
                 pass
 
 
 def _container_dangers(arguments: str, definition: ServerDefinition) -> Iterator[str]:
     if _HOST_RIGHTS.search(arguments):
-        yield "a container with rights over this machine"
+        yield "The container gets rights over this machine, so it does not confine the server"
     for found in _ENTRYPOINT.finditer(arguments):
-        yield f"a container that runs another program than its image's: {found[1]}"
+        yield f"The container runs another program than its image's, whose name then tells nothing: {found[1]}"
     for found in _VOLUME.finditer(arguments):
         path = found[found.lastindex or 0]
         if _ALL_FILES.fullmatch(path):
-            yield "a container that sees all of your files"
+            yield "The container sees all of your files"
         elif _OUTSIDE.match(path) and (re.match(rf"\.\.|{_HOME}", path) or not _is_of_project(path, definition)):
-            yield f"a container that sees files outside the project: {path}"
+            yield f"The container sees files outside the project: {path}"
 
 
 def _disguise_dangers(definition: ServerDefinition, is_masked: bool) -> Iterator[str]:
@@ -209,15 +212,15 @@ def _disguise_dangers(definition: ServerDefinition, is_masked: bool) -> Iterator
     shown = masked_args(definition.args) if is_masked else definition.args
     for number, (argument, seen) in enumerate(zip(definition.args, shown, strict=True), start=1):
         if argument != seen:
-            yield f"argument {number} looks like a secret and is not shown: make sure that it is one"
+            yield f"Argument {number} looks like a secret and is not shown: make sure that it is one"
         if len(argument) > _LONG:
-            yield f"argument {number} is long: {len(argument):,} characters"
+            yield f"Argument {number} is long, so read all of it: {len(argument):,} characters"
     for name, value in definition.env.items() if is_masked else ():
         if masked(value, name) != value:
-            yield f"variable {name} looks like a secret and is not shown: make sure that it is one"
+            yield f"Variable {name} looks like a secret and is not shown: make sure that it is one"
     for word in [definition.command or "", *definition.args]:
         if any(map(_is_mixed, re.findall(r"\w+", word))):
-            yield f"letters of several scripts look alike here: {ascii(word)[1:-1]}"
+            yield f"Letters of several scripts look alike, so this may not be what it seems: {ascii(word)[1:-1]}"
 
 
 def _is_mixed(word: str) -> bool:
@@ -270,19 +273,19 @@ def dangers(definition: ServerDefinition, *, masks: bool | None = None) -> list[
 
 def _name_dangers(definition: ServerDefinition) -> Iterator[str]:
     if definition.source.shadows:
-        yield f"takes the place of your own {definition.name} ({definition.source.shadows}): its calls would go here"
+        yield f"Takes the place of your own {definition.name} ({definition.source.shadows}), so its calls would go here"
 
 
 def _environment_dangers(definition: ServerDefinition) -> Iterator[str]:
     for name in definition.env:
         yield from _variable_dangers(name)
     if definition.inherit_env is True:
-        yield "inherit_env: it gets every variable of this kernel"
+        yield "Gets every variable of this kernel, with the passwords and keys among them (inherit_env)"
     elif definition.inherit_env:
         for name in filter(looks_secret, definition.inherit_env):
-            yield f"inherit_env: it gets this kernel's {name}, which looks like a secret"
+            yield f"Gets this kernel's {name}, which looks like a secret (inherit_env)"
     if definition.env_file is not None:
-        yield f"its variables come from a file: {definition.env_file}"
+        yield f"Its variables come from a file, and are not shown here: {definition.env_file}"
 
 
 def _address_dangers(definition: ServerDefinition) -> Iterator[str]:
@@ -291,7 +294,7 @@ def _address_dangers(definition: ServerDefinition) -> Iterator[str]:
     if definition.url.startswith("unix:"):
         engine = _ENGINE_SOCKETS.search(definition.url)
         owner = f"{engine[0]}, which may do anything on this machine" if engine else "this machine"
-        yield f"connects to a socket of {owner}"
+        yield f"Connects to a socket of {owner}"
         return
     try:
         parts = urlsplit(definition.url)
@@ -301,18 +304,18 @@ def _address_dangers(definition: ServerDefinition) -> Iterator[str]:
         return
     where = _place_of(host)
     if where:
-        yield f"connects to {where}: {host}"
+        yield f"Connects to {where}, which may trust whatever comes from here: {host}"
     if parts.scheme == "http" and where != "a service of this machine":
-        yield "http: what is sent can be read in transit"
+        yield "Sends everything over http, so others on the way can read it"
     if "@" in parts.netloc:
-        yield f"the address contains a login; the server is {host}"
+        yield f"The address begins with a login, which may look like a server; the server is {host}"
     for name, value in query:
         if value and (looks_secret(name) or SECRET_VALUE.search(value)):
-            yield f"the address contains a secret, {name}: it may end up in logs"
+            yield f"The address contains a secret, {name}, which may end up in logs"
     if any(masked(part) != part for part in unquote(parts.path).split("/")):
-        yield "the address contains what looks like a secret: it may end up in logs"
+        yield "The address contains what looks like a secret, which may end up in logs"
     if not host.isascii() or host.startswith("xn--") or ".xn--" in host:
-        yield f"the server's name has letters of other scripts: {ascii(host)[1:-1]}"
+        yield f"The server's name has letters of other scripts, so it may imitate another: {ascii(host)[1:-1]}"
 
 
 def _file_dangers(definition: ServerDefinition) -> Iterator[str]:
@@ -323,7 +326,7 @@ def _file_dangers(definition: ServerDefinition) -> Iterator[str]:
             path = os.path.join(os.path.dirname(definition.source.file or ""), os.path.expanduser(one.name))
             root = os.path.join(os.path.realpath(folder or os.sep), "")
             if folder is None or not os.path.realpath(path).startswith(root):
-                yield f"it gets the content of {one.name}, a file outside the project, as {one.where}"
+                yield f"Gets the content of {one.name}, a file outside the project, as {one.where}"
 
 
 def _place_of(host: str) -> str:
@@ -346,12 +349,12 @@ def _place_of(host: str) -> str:
 def _rights_dangers(definition: ServerDefinition) -> Iterator[str]:
     """Yield warnings about tools that models may call without consent."""
     if _matches_nearly_all(definition.auto_approve, definition.name):
-        yield f"autoApprove {', '.join(definition.auto_approve)}: models may call all of its tools unasked"
+        yield f"Models may call all of its tools without asking you (autoApprove: {', '.join(definition.auto_approve)})"
     allowed = [pattern for pattern, decision in definition.tools.items() if decision == "allow"]
     if _matches_nearly_all(allowed, definition.name):
-        yield f"tools {', '.join(allowed)}: models may call all of its tools unasked"
+        yield f"Models may call all of its tools without asking you (tools: {', '.join(allowed)})"
     elif allowed:
-        yield f"tools {', '.join(allowed)}: models may call these unasked"
+        yield f"Models may call these tools without asking you (tools: {', '.join(allowed)})"
     claimed: dict[str, list[str]] = {}
     for pattern, hints in definition.hints.items():
         for hint, value in hints.items():
@@ -360,11 +363,11 @@ def _rights_dangers(definition: ServerDefinition) -> Iterator[str]:
     closed = [one for one in claimed.get("readOnlyHint", ()) if one in claimed.get("openWorldHint", ())]
     if {"readOnlyHint", "openWorldHint"} <= claimed.keys():
         patterns = closed or [*claimed["readOnlyHint"], *claimed["openWorldHint"]]
-        which = "all of its tools" if _matches_nearly_all(patterns, definition.name) else "these"
-        yield f"hints {', '.join(dict.fromkeys(patterns))}: models may call {which} unasked"
+        which = "all of its tools" if _matches_nearly_all(patterns, definition.name) else "these tools"
+        yield f"Models may call {which} without asking you (hints: {', '.join(dict.fromkeys(patterns))})"
     for (hint, _), claim in LOOSENING_HINTS.items():
         if hint in claimed:
-            yield f"hints {', '.join(claimed[hint])}: claim that the tools {claim}, whatever the server declares"
+            yield f"Claims that the tools {claim}, whatever the server declares (hints: {', '.join(claimed[hint])})"
 
 
 def _matches_nearly_all(patterns: Iterable[str], server: str) -> bool:

@@ -17,9 +17,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from msgspec import Struct
+
 from ipymcp.config.programs import decides_code, evaluates, program_name, shell_line
 from ipymcp.config.variables import references
 from ipymcp.masking import looks_secret
+from ipymcp.text import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -301,8 +304,17 @@ def _url_secrets(url: str) -> Iterator[str]:
             yield value
 
 
-NOTHING: Final = "any file: what it runs can change"
-"""Phrase after `not bound to` for an agreement that covers no files."""
+NOTHING: Final = "no file"
+"""The files of an agreement that covers none."""
+_UNBOUND: Final = "can change after you agree"
+_PLAIN_WORD = r"[A-Za-z0-9_@%+=:,./~{}$-]+"
+"""A word that needs no quotes, and that cannot be taken for the end of what it is a part of."""
+_MAX_BRIEF = 60
+"""Characters of a command, a folder or an address in the sentence about a definition."""
+_MAX_PATH = 20
+"""Characters of an absolute path in that sentence; of a longer one only the last part is named."""
+_MAX_RECEIVED = 3
+"""Variables, and secrets, that are named in that sentence."""
 _MAX_NAMED = 12
 _MAX_WORDS = 100
 """Words checked after a program."""
@@ -310,15 +322,26 @@ _MAX_COMPARED = 10_000_000
 """Maximum product of the command's length and the number of variables; with more, all variables are shown whole."""
 
 
-def described(definition: ServerDefinition, *, masks: bool | None = None) -> list[str]:
-    """Describe everything that decides what runs and with which rights, one line each.
+class Description(Struct, frozen=True):
+    """A definition as a question shows it: together, its parts say all that decides what runs and with which rights."""
+
+    summary: str
+    """The command, its folder and what it receives, as the rest of a sentence that begins with the server's name."""
+    lines: tuple[str, ...]
+    """The parts that the summary abbreviates or leaves out: a name and a text in columns, or only a text."""
+
+
+def described(definition: ServerDefinition, *, masks: bool | None = None) -> Description:
+    """Describe everything that decides what runs and with which rights.
 
     Args:
         definition: The definition.
         masks: Whether to mask likely secrets; None masks them in the user's own files only.
     """
     is_masked = definition.source.scope == "user" if masks is None else masks
-    return [f"{name:<12}{text}" for name, text in _Description(definition, is_masked).parts()]
+    description = _Description(definition, is_masked)
+    lines = tuple(f"{name:<12}{text}" if name else text for name, text in description.parts())
+    return Description(description.summary(), lines)
 
 
 def bound_to(definition: ServerDefinition) -> str:
@@ -338,7 +361,7 @@ def bound_to(definition: ServerDefinition) -> str:
     if not names:
         return NOTHING
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    rest = "" if bound.is_whole else "; what else it runs can change"
+    rest = "" if bound.is_whole else f"; what else it runs {_UNBOUND}"
     return f"{', '.join(names[:_MAX_NAMED])}{more}{rest}"
 
 
@@ -354,39 +377,52 @@ class _Description:
         self._definition = definition
         self._is_masked = is_masked
 
+    def summary(self) -> str:
+        """Return `will run …`, `will connect to …` and what the server receives, as the rest of a sentence."""
+        deeds: list[str] = []
+        if self._definition.command is not None:
+            path = self._folder
+            place = self._usual_folder if path is None else f"`{_brief([path])}`".replace("`…`", "another folder")
+            deeds.append(f"will run `{_brief(self._words)}` in {place}")
+        if self._definition.url is not None:
+            deeds.append(f"will connect to {_brief_url(self._text(self._definition.url))}")
+        if received := _received_phrase(self._received, self._definition.inherit_env):
+            deeds.append(f"will get {received}")
+        return f"{joined(deeds)}."
+
     def parts(self) -> Iterator[tuple[str, str]]:
         """Yield the label and text of each line."""
         definition = self._definition
         if definition.command is not None:
             import shlex
 
-            args = masked_args(definition.args) if self._is_masked else definition.args
-            yield "runs", shlex.join([definition.command, *args])
-            is_typed = definition.source.scope in ("cell", "script")
-            usual = "the notebook's folder" if is_typed else "a folder of its own"
-            yield "in", definition.cwd or definition.source.folder or usual
+            if _brief(self._words) != " ".join(self._words):
+                yield "Command", shlex.join(self._words)
+            if self._folder is not None and self._folder != _brief([self._folder]):
+                yield "Folder", self._folder
         if definition.url is not None:
-            yield "connects to", f"{self._text(definition.url)} ({definition.transport})"
-        yield from (("header", f"{name}: {self._value(value, name)}") for name, value in definition.headers.items())
+            yield "URL", f"{self._text(definition.url)} ({definition.transport})"
+        yield from (("Header", f"{name}: {self._value(value, name)}") for name, value in definition.headers.items())
         for name, value in definition.env.items():
-            yield "variable", f"{name}={value if self._may_be_code(name) else self._value(value, name)}"
+            yield "Variable", f"{name}={value if self._may_be_code(name) else self._value(value, name)}"
         if definition.env_file is not None:
-            yield "variables of", definition.env_file
+            yield "Variables", f"those in {definition.env_file}"
         if definition.inherit_env:
             names = definition.inherit_env
-            yield "inherits", "every variable of this kernel" if names is True else ", ".join(names)
+            yield "Inherits", "every variable of this kernel" if names is True else ", ".join(names)
         if definition.auth:
-            yield "logs in", self._json(definition.auth)
+            yield "Login", self._json(definition.auth)
         if definition.auto_approve:
-            yield "unasked", f"{', '.join(definition.auto_approve)} (autoApprove: models may call these)"
-        for key in ("tools", "hints", "read_only", "inputs", "extra"):
-            value = getattr(definition, key)
-            if value:
-                yield "not used" if key == "extra" else key, self._json(value)
-        yield from (("gives", _granted(one)) for one in references(definition) if one.kind != "place")
+            yield "Unasked", f"{', '.join(definition.auto_approve)} (autoApprove: models may call these)"
+        for label, key in _OTHERS.items():
+            if value := getattr(definition, key):
+                yield label, self._json(value)
+        for one in self._received:
+            if (one.kind, one.where) != ("variable", f"env.{one.name}"):  # else the line of that variable says it
+                yield "Receives", f"{_VALUES[one.kind]} {one.name or one.text} as {one.where}"
         bound = bound_to(definition)
         if bound:
-            yield ("not bound", f"to {NOTHING}") if bound == NOTHING else ("bound to:", bound)
+            yield ("", f"The program {_UNBOUND}") if bound == NOTHING else ("Asks again", f"if this changes: {bound}")
 
     def _text(self, text: str, name: str = "") -> str:
         return masked(text, name) if self._is_masked else text
@@ -402,6 +438,32 @@ class _Description:
             return True
         line, table = self._line, self._definition.env
         return len(line) * len(table) > _MAX_COMPARED or table[name] in line
+
+    @cached_property
+    def _words(self) -> list[str]:
+        """The command line."""
+        args = masked_args(self._definition.args) if self._is_masked else self._definition.args
+        return [self._definition.command or "", *args]
+
+    @property
+    def _folder(self) -> str | None:
+        """The folder in which the command runs, as written; None for the usual one."""
+        definition, source = self._definition, self._definition.source
+        if definition.cwd is not None or source.scope == "user" or source.folder is None:
+            return definition.cwd
+        return None if os.path.dirname(source.file or "") == source.folder else source.folder
+
+    @property
+    def _usual_folder(self) -> str:
+        """The folder in which a command runs whose definition names none."""
+        scope = self._definition.source.scope
+        if scope in ("cell", "script"):
+            return "the notebook's folder"
+        return "a folder of its own" if scope == "user" else "this folder"
+
+    @cached_property
+    def _received(self) -> list[Reference]:
+        return [one for one in references(self._definition) if one.kind != "place"]
 
     @cached_property
     def _line(self) -> str:
@@ -437,12 +499,62 @@ class _Description:
         return value
 
 
-def _granted(reference: Reference) -> str:
-    value = {
-        "variable": "this kernel's variable",
-        "secret": "your secret",
-        "input": "your input",
-        "file": "the content of",
-        "unknown": "(unknown variable)",
-    }[reference.kind]
-    return f"{value} {reference.name or reference.text} to {reference.where}"
+_OTHERS: Final = {
+    "Tools": "tools",
+    "Hints": "hints",
+    "Read-only": "read_only",
+    "Inputs": "inputs",
+    "Not used": "extra",
+}
+"""Other parts of a definition by their labels."""
+_VALUES: Final = {
+    "variable": "your variable",
+    "secret": "your secret",
+    "input": "your input",
+    "file": "the content of",
+    "unknown": "(unknown variable)",
+}
+"""Phrases for the values that a server gets by references, by their kind."""
+
+
+def _brief(words: Sequence[str]) -> str:
+    """Abbreviate a command line or an address for a sentence; it is whole if nothing is long or needs quotes.
+
+    No part of it can be taken for the sentence: it has neither backquotes nor anything else but plain words.
+    """
+    brief: list[str] = []
+    for word in words:
+        if os.path.isabs(word) and len(word) > _MAX_PATH:
+            word = f"…/{os.path.basename(word)}"
+        length = len(" ".join([*brief, word]))
+        if length > _MAX_BRIEF or not re.fullmatch(_PLAIN_WORD, word.removeprefix("…")):
+            return " ".join([*brief, "…"])
+        brief.append(word)
+    return " ".join(brief)
+
+
+def _brief_url(url: str) -> str:
+    brief = _brief([url])
+    if brief == url:
+        return f"`{url}`"
+    try:
+        host = _brief([urlsplit(url).hostname or "…"])
+    except ValueError:
+        host = "…"
+    return "another address" if "…" in host else f"`{urlsplit(url).scheme}://{host}/…`"
+
+
+def _received_phrase(received: Sequence[Reference], inherited: bool | tuple[str, ...]) -> str:
+    """Name the variables and secrets that a server gets, or the first of them; empty for none."""
+    parts = ["every variable of this kernel"] if inherited is True else []
+    names: dict[str, dict[str, None]] = {}
+    for name in inherited if isinstance(inherited, tuple) else ():
+        names.setdefault("your variable", {})[name] = None
+    for one in received:
+        names.setdefault(_VALUES[one.kind], {})[one.name or one.text] = None
+    for what, listed in names.items():
+        shown = [_brief([name]) for name in itertools.islice(listed, _MAX_RECEIVED)]
+        more = len(listed) - len(shown)
+        plural = "s" if len(listed) > 1 and what.startswith("your ") else ""
+        parts.append(f"{what}{plural} {joined([*shown, f'{more:,} more'] if more else shown)}")
+    return joined(parts)

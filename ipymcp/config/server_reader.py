@@ -68,7 +68,9 @@ class ServerReader:
     def error(self, message: str, *, key: str | None = None, hint: str) -> ConfigError:
         """Return the error for a key, or for the whole object."""
         path = ".".join(part for part in (self._within, key) if part)
-        return ConfigError(": ".join(filter(None, (self._source.where(path), message))), hint=hint)
+        error = ConfigError(": ".join(filter(None, (self._source.where(path), message))), hint=hint)
+        error.key = path
+        return error
 
     def expected(self, key: str, what: str, value: object, *, hint: str) -> ConfigError:
         """Return the error for a value of the wrong type."""

@@ -111,12 +111,12 @@ class UrlQuestion(_ServerQuestion, frozen=True):
     def ask(self, show: Show) -> ElicitationAnswer:
         """Show the link with its host."""
         host = domain(self.url)
-        reply = show(LinkPage(self.server, f"{self._origin} asks you to visit {host}", self.message, self.url, host))
+        reply = show(LinkPage(self.server, f"{self.server} wants you to open {host}", self.message, self.url, host))
         return ElicitationAnswer(reply.action or "cancel")
 
     def summary(self, answer: ElicitationAnswer) -> str:
         """The host and the answer."""
-        return summarized(f"{self._origin} asked you to visit {domain(self.url)}", _ACTION_WORDS[answer.action])
+        return summarized(f"{self.server} wanted you to open {domain(self.url)}", _ACTION_WORDS[answer.action])
 
 
 Elicitation: TypeAlias = FormQuestion | UrlQuestion

@@ -123,7 +123,7 @@ class Field(msgspec.Struct, frozen=True):
         if self.format not in _FORMATS or not isinstance(value, str):
             return None
         wanted, check = _FORMATS[self.format]
-        return None if check(value) else f"expected {wanted}"
+        return None if check(value) else f"must be {wanted}"
 
     def accepts(self, value: object) -> bool:
         """Whether a value, such as the server's default, has the field's type."""
@@ -151,7 +151,7 @@ class Field(msgspec.Struct, frozen=True):
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise ValueError("expected a whole number" if self.kind == "integer" else "expected a number")
+            raise ValueError("must be a whole number" if self.kind == "integer" else "must be a number")
         return self._in_range(value, value)
 
     def _parse_choice(self, text: str) -> str:
@@ -162,11 +162,12 @@ class Field(msgspec.Struct, frozen=True):
             return exact[text] if text in exact else folded[text.casefold()]
         if text.isdecimal() and 1 <= int(text) <= len(self.choices):
             return self.choices[int(text) - 1].value
-        raise ValueError(f"expected a number from 1 to {len(self.choices)}, or one of the names")
+        raise ValueError(f"must be a number from 1 to {len(self.choices)}, or one of the names")
 
     def _in_range(self, value: Any, size: float) -> Any:
         if (self.minimum is not None and size < self.minimum) or (self.maximum is not None and size > self.maximum):
-            raise ValueError(f"expected {self._range}")
+            verb = {"string": "must have", "choices": "choose"}.get(self.kind, "must be")
+            raise ValueError(f"{verb} {self._range}")
         return value
 
     @property
@@ -223,7 +224,7 @@ def format_errors(
     if isinstance(value, str):
         wanted, check = _FORMATS.get(str(plain.get("format")), ("", None))
         if check is not None and not check(value):
-            yield (), f"expected {wanted}"
+            yield (), f"must be {wanted}"
         return
     parts: list[tuple[str | int, object, object]] = []
     properties = plain.get("properties")
@@ -317,7 +318,7 @@ def _choices(schema: Mapping[str, Any], titled: str) -> tuple[Choice, ...]:
 def _parse_boolean(text: str) -> bool:
     folded = text.casefold()
     if folded not in (*YES, *NO):
-        raise ValueError("expected y or n")
+        raise ValueError("must be y or n")
     return folded in YES
 
 

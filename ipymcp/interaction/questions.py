@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from ipymcp.masking import LABEL, masks
-from ipymcp.text import cut, one_line, quoted, unmasked, unmasked_line, visible
+from ipymcp.text import capitalized, cut, one_line, quoted, unmasked, unmasked_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ DECISIONS: Final[dict[ApprovalAnswer | None, str]] = {
     "no": "denied",
 }
 """Descriptions of the answers."""
-_CALLERS: Final[dict[Caller, str]] = {"user": "You want to", "model": "The model wants to", "app": "An app wants to"}
+_CALLERS: Final[dict[Caller, str]] = {"model": "The model wants to", "app": "An app wants to"}
 NOT_ANSWERED: Final = DECISIONS[None]
 _MAX_SUMMARY: Final = 300
 """Characters of the question, and of the answer, in a summary."""
@@ -156,8 +156,10 @@ class FormPage(QuestionPage, frozen=True, tag="fill"):
             return checked
         schema, content = ToolSchema(self.schema, server=self.server, tool=""), reply.content or {}
         written = encode(self.schema)  # the server's own words are not the user's secret
-        errors = [{"path": [*one.path], "message": visible(one.problem)} for one in schema.problems(content)]
-        errors = errors or [{"path": [*path], "message": text} for path, text in format_errors(self.schema, content)]
+        errors = [{"path": [*one.path], "message": visible(one.at_field)} for one in schema.problems(content)]
+        if not errors:
+            found = format_errors(self.schema, content)
+            errors = [{"path": [*path], "message": capitalized(text)} for path, text in found]
         if errors:
             raise InvalidFields(errors)
         for each in schema.parameters:
@@ -202,7 +204,7 @@ class ApprovalPage(QuestionPage, frozen=True, tag="approve"):
         schema = ToolSchema(call.schema, server=call.server, tool=call.tool)
         problems = schema.problems(reply.content)
         if problems:
-            raise InvalidFields([{"path": [*one.path], "message": visible(one.problem)} for one in problems])
+            raise InvalidFields([{"path": [*one.path], "message": visible(one.at_field)} for one in problems])
         return PageReply(answer=reply.answer, content=schema.check(reply.content))
 
 
@@ -280,12 +282,12 @@ class WantedCall(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The caller and the call as a sentence, without a full stop."""
+        """The caller and the call as a sentence without a full stop; the user's own call as a question."""
         if self.caller == "server":
             return f"The server {self.server} wants to use your model"
         runs_code = self.code and self.tool == _RUN
-        action = "run code in this notebook" if runs_code else f"run {self.server}.{self.tool}"
-        return f"{_CALLERS[self.caller]} {action}{self.times}"
+        action = f"run {'code in this notebook' if runs_code else f'{self.server}.{self.tool}'}{self.times}"
+        return f"R{action[1:]}?" if self.caller == "user" else f"{_CALLERS[self.caller]} {action}"
 
     @property
     def arguments_beside_code(self) -> dict[str, Any]:
@@ -302,7 +304,7 @@ def _said_with_masks(call: WantedCall) -> str:
     """The reason for a question, and whether its arguments are shown with masks."""
     values = [call.arguments_beside_code, *call.samples]
     is_masked = masks.json(values) != values
-    return " · ".join(filter(None, [call.why, f"your secrets are shown as {LABEL}" if is_masked else ""]))
+    return " · ".join(filter(None, [call.why, f"Your secrets are shown as {LABEL}" if is_masked else ""]))
 
 
 class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
@@ -324,7 +326,7 @@ class ApprovalQuestion(Question[ApprovalAnswer | None], frozen=True):
                 call,
                 arguments=masks.json(call.arguments_beside_code),
                 samples=tuple(map(masks.json, call.samples)),
-                why=visible(_said_with_masks(call)),
+                why=capitalized(visible(_said_with_masks(call))),
                 hints=visible(call.hints),
                 code=unmasked(call.code),
             )
@@ -359,8 +361,11 @@ class Candidate(Struct, frozen=True):
     """A server that runs if the user agrees."""
 
     name: str
+    summary: str
+    """The command, its folder and what it receives, as the rest of a sentence that begins with the name."""
     lines: tuple[str, ...]
-    """The whole definition, the recipients of its variables, and the scope of an agreement."""
+    """The rest of the definition, the recipients of its variables, and the scope of an agreement: a name and a text in
+    columns, or only a text."""
     dangers: tuple[str, ...]
     """Dangerous parts of the definition."""
     secrets: tuple[str, ...]
@@ -386,6 +391,8 @@ class TrustQuestion(Question[TrustAnswer | None], frozen=True):
     why: str
     """The reason for the question: a project's file, or the user's own file that changed."""
     candidates: tuple[Candidate, ...]
+    remote: int = 0
+    """The number of candidates that are remote servers, so that no program runs here."""
     left_out: str = ""
     """A line about servers that are not shown, and that no answer allows to run."""
     is_strangers: bool = False
@@ -395,12 +402,18 @@ class TrustQuestion(Question[TrustAnswer | None], frozen=True):
         """Show all servers."""
         line = unmasked_line if self.is_strangers else one_line
         shown = tuple(
-            replace(one, lines=tuple(map(line, one.lines)), dangers=tuple(map(line, one.dangers)))
+            replace(
+                one,
+                summary=line(one.summary),
+                lines=tuple(map(line, one.lines)),
+                dangers=tuple(map(line, one.dangers)),
+            )
             for one in self.candidates
         )
         left = f" {self.left_out}." if self.left_out else ""
         message = f"{one_line(self.file)} {self.why}. {self._consequence}.{left}"
-        reply = show(TrustPage("", "May these servers run?", message, shown))
+        title = f"Trust {one_line(shown[0].name)}?" if len(shown) == 1 else f"Trust these {len(shown)} servers?"
+        reply = show(TrustPage("", title, message, shown))
         if reply.servers is None:
             return None
         agreed = frozenset(one.name for one in shown if one.is_agreed or one.name in reply.servers)
@@ -411,8 +424,10 @@ class TrustQuestion(Question[TrustAnswer | None], frozen=True):
     def _consequence(self) -> str:
         if all(one.is_agreed for one in self.candidates):
             return "Servers that may already run want your secrets"
-        count = len(self.candidates)
-        return f"It would run {'a server' if count == 1 else f'{count} servers'} with your rights"
+        local = len(self.candidates) - self.remote
+        programs = f"run {'a program' if local == 1 else f'{local} programs'} as you" if local else ""
+        servers = f"connect to {'a server' if self.remote == 1 else f'{self.remote} servers'}" if self.remote else ""
+        return f"It wants to {' and to '.join(filter(None, [programs, servers]))}"
 
     def summary(self, answer: TrustAnswer | None) -> str:
         """The servers that may run and those that may not."""
@@ -420,7 +435,7 @@ class TrustQuestion(Question[TrustAnswer | None], frozen=True):
         denied = [one.name for one in self.candidates if one.name not in agreed]
         parts = [f"yes: {', '.join(sorted(agreed))}"] if agreed else []
         parts += [f"no: {', '.join(denied)}"] if denied else []
-        return summarized(f"May servers of {self.file} run?", NOT_ANSWERED if answer is None else " · ".join(parts))
+        return summarized(f"Trust servers of {self.file}?", NOT_ANSWERED if answer is None else " · ".join(parts))
 
 
 class RedirectWaiter(Protocol):

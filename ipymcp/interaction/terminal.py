@@ -15,7 +15,7 @@ from ipymcp.interaction.forms import MISSING, NO, YES, Field, UnsupportedForm, r
 from ipymcp.interaction.questions import Action, ApprovalPage, FormPage, InvalidFields, LinkPage, PageReply, TrustPage
 from ipymcp.masking import masks
 from ipymcp.protocol import types
-from ipymcp.text import cut, one_line, shortened, unmasked, unmasked_line, visible
+from ipymcp.text import capitalized, cut, one_line, quoted, shortened, unmasked, unmasked_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -135,7 +135,7 @@ def _show_link(page: LinkPage) -> PageReply:
     _quote(page.message)
     _print(f"  {visible(page.url)}")
     _print("Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel")
-    return PageReply("accept" if read_choice("visited? ", {"yes": YES, "no": NO}, "yes", _read) == "yes" else "decline")
+    return PageReply("accept" if read_choice("Visited? ", {"yes": YES, "no": NO}, "yes", _read) == "yes" else "decline")
 
 
 def _show_login(page: LinkPage, login: LoginQuestion) -> PageReply:
@@ -146,7 +146,7 @@ def _show_login(page: LinkPage, login: LoginQuestion) -> PageReply:
     _print("Open that address in a browser and log in. Then press Enter here, or paste the address the browser")
     _print("ended at (needed where the browser runs on another machine) · !cancel")
     while True:
-        text = input("logged in? ").strip()
+        text = input("Logged in? ").strip()
         if text in _COMMANDS or text.casefold() in NO:
             return PageReply("cancel")
         if text and text.casefold() not in YES:
@@ -165,21 +165,21 @@ def _show_login(page: LinkPage, login: LoginQuestion) -> PageReply:
 def _show_approval(page: ApprovalPage) -> PageReply:
     """Show calls, and ask whether they may be made."""
     for call in page.calls:
-        hints = f"the server's hints: {call.hints}" if call.hints else ""
-        _print_unmasked(f"{call.sentence}:")
+        hints = f"The server says: {call.hints}" if call.hints else ""
+        _print_unmasked(call.sentence if call.sentence.endswith("?") else f"{call.sentence}:")
         for line in filter(None, (call.why, hints)):
             _print_unmasked(f"  {_line(line)}")
         if call.count != 1:
-            _print_unmasked("  the arguments of the first call:")
+            _print_unmasked("  The arguments of the first call:")
         arguments = _arguments(call.arguments) if call.arguments or not call.code else []
         for line in [*arguments, *(_numbered_lines(call.code) if call.code else ())]:
             _print_unmasked(f"  │ {line}")
         if call.samples:
-            _print_unmasked("  some of the others:")
+            _print_unmasked("  Some of the others:")
         for sample in call.samples:
             _print_unmasked(f"  │ {_shortened(types.encode(sample).decode())}")
     _print_unmasked(" · ".join(_ANSWER_LABELS[answer] for answer in page.answers))
-    prompt = "allow? [no] " if len(page.calls) == 1 else f"allow these {len(page.calls)}? [no] "
+    prompt = "Allow? [no] " if len(page.calls) == 1 else f"Allow these {len(page.calls)}? [no] "
     choices = {answer: _ABBREVIATIONS.get(answer, ()) for answer in page.answers}
     if page.calls[0].schema is not None and len(page.calls) == 1:
         _print("edit (once, with other arguments)")
@@ -193,26 +193,28 @@ def _show_approval(page: ApprovalPage) -> PageReply:
 def _edit_arguments(page: ApprovalPage) -> PageReply:
     """Ask for other arguments until they match the tool's schema; an empty line denies the call."""
     while True:
-        text = input("arguments as a JSON object (Enter: deny the call): ").strip()
+        text = input("Arguments as a JSON object (Enter: deny the call): ").strip()
         if not text:
             return PageReply(answer="no")
         try:
             content = types.loads(text.encode())
             if types.is_object(content):
                 return page.read(PageReply(answer="once", content=content))
-            _print("  this is not a JSON object")
+            _print("  This is not a JSON object")
         except InvalidFields as invalid:
             for error in invalid.errors:
                 _print(f"  {'.'.join(map(str, error['path']))}: {error['message']}".replace("  : ", "  "))
         except ValueError as error:
-            _print(f"  this is not JSON: {error}")
+            _print(f"  This is not JSON: {error}")
 
 
 def _show_trust(page: TrustPage) -> PageReply:
     """Show all servers of a file, and ask which of them may run."""
     _print_unmasked(page.message)
     for number, candidate in enumerate(page.candidates, start=1):
-        _print_unmasked(f"{number} {unmasked_line(candidate.name)}")
+        margin = number if len(page.candidates) > 1 else ""
+        # A name of several words is quoted, so that it cannot be taken for the sentence.
+        _print_unmasked(f"{margin:<2}│ {quoted(unmasked_line(candidate.name))} {candidate.summary}")
         for line in candidate.lines:
             _print_unmasked(f"  │ {' '.join(line.split())}")
         for danger in candidate.dangers:
@@ -224,7 +226,7 @@ def _show_trust(page: TrustPage) -> PageReply:
         for candidate in page.candidates
         if candidate.name in agreed
         for secret in candidate.secrets
-        if _confirm(f"give {_line(candidate.name)} your secret {_line(secret)}? [y/N] ")
+        if _confirm(f"Give {_line(candidate.name)} your secret {_line(secret)}? [y/N] ")
     )
     return PageReply(servers=frozenset(agreed), secrets=secrets)
 
@@ -232,13 +234,13 @@ def _show_trust(page: TrustPage) -> PageReply:
 def _choose_servers(candidates: Sequence[Candidate]) -> set[str]:
     if not candidates:
         return set()
-    prompt = "run it? [yes, no] " if len(candidates) == 1 else "run them? [all, choose, none] "
+    prompt = "Run it? [yes, no] " if len(candidates) == 1 else "Run them? [all, choose, none] "
     one, several = {"yes": ("all", *YES), "no": ("none", *NO)}, {"all": YES, "choose": (), "none": NO}
     match read_choice(prompt, one if len(candidates) == 1 else several, "no" if len(candidates) == 1 else "none"):
         case "yes" | "all":
             return {candidate.name for candidate in candidates}
         case "choose":
-            return {candidate.name for candidate in candidates if _confirm(f"run {_line(candidate.name)}? [y/N] ")}
+            return {candidate.name for candidate in candidates if _confirm(f"Run {_line(candidate.name)}? [y/N] ")}
         case _:
             return set()
 
@@ -283,7 +285,7 @@ def _read_values(fields: list[Field]) -> dict[str, Any]:
                 content[field.name] = value
         if len(fields) == 1:
             return content
-        if read_choice("send? [Enter: yes, again] ", {"yes": YES, "again": ("again", "a", *NO)}, "yes", _read) == "yes":
+        if read_choice("Send? [Enter: yes, again] ", {"yes": YES, "again": ("again", "a", *NO)}, "yes", _read) == "yes":
             return content
 
 
@@ -302,12 +304,12 @@ def _read_value(field: Field) -> Any:
         if text in ("", _OMIT) and not field.required:
             return MISSING
         if not text:
-            _print("  this value is required" + ('; "" is an empty text' if field.kind == "string" else ""))
+            _print("  This value is required" + ('; "" is an empty text' if field.kind == "string" else ""))
             continue
         try:
             return field.parse(_unquoted(text))
         except ValueError as error:
-            _print(f"  {error}")
+            _print(f"  {capitalized(str(error))}")
 
 
 def _read(prompt: str, *, hidden: bool = False) -> str:

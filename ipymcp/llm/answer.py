@@ -204,6 +204,8 @@ class ModelCall(Struct):
     """Whether the user changed the arguments before the call was made."""
     was_made: bool = False
     """Whether the call was made, so that its tool may have run."""
+    is_draft: bool = False
+    """Whether the model is still writing the call."""
 
     @property
     def state(self) -> CallState:
@@ -257,7 +259,7 @@ class ModelCall(Struct):
             f' <span style="{_MUTED_STYLE}">· {escaped(" · ".join(self._details))}</span>' if self._details else ""
         )
         result = self._result_html()
-        is_open = bool(code) or waits or "<img " in result
+        is_open = bool(code) or waits or (self.is_draft and bool(self.arguments)) or "<img " in result
         return (
             f'<details{" open" if is_open else ""} style="{_CARD_STYLE}">'
             f"<summary>{icon} <b>{escaped(self.name)}</b>{details}</summary>"

@@ -42,7 +42,7 @@ from ipymcp.llm.recording import (
 )
 from ipymcp.llm.result_text import estimate_tokens
 from ipymcp.llm.tool_calls import ToolCallRunner, calling_model
-from ipymcp.llm.tool_definitions import BUDGET, NOTEBOOK, convert, declaration_tokens, declare_function
+from ipymcp.llm.tool_definitions import BUDGET, NOTEBOOK, FunctionTool, convert, declaration_tokens, declare_function
 from ipymcp.llm.tool_search import QUERIES, SEARCH, ToolSearch
 from ipymcp.masking import masks
 from ipymcp.protocol import types
@@ -658,7 +658,7 @@ class _Calls:
         self._begin_app = begin_app
         self._numbers = itertools.count(1)
         self._drafts: dict[int, CallDraft] = {}
-        """The calls with apps that the model is writing, by the numbers of their parts in the response."""
+        """The calls that the model is writing, by the numbers of their parts in the response."""
         self.made: list[ModelCall] = []
         self._host = host
         self._runner = runner
@@ -675,7 +675,7 @@ class _Calls:
         return await self._host.loop.arun(self._make(ToolCallRequest(call_id, name, arguments)))
 
     def begin_draft(self, part: int, request: ToolCallRequest) -> None:
-        """Show the app of a call that the model begins to write. Called in the backend's thread."""
+        """Show a call that the model begins to write, and its app. Called in the backend's thread."""
         if self._output.is_seen:
             self._host.loop.call(self._begin_draft, part, request)
 
@@ -687,14 +687,19 @@ class _Calls:
     def _begin_draft(self, part: int, request: ToolCallRequest) -> None:
         if (left := self._drafts.pop(part, None)) is not None:  # of an earlier response
             left.cancel()
-        found = None if self._is_over else self._runner.find_app(request.name)
-        app = None if found is None else self._begin_app(*found)
-        if found is None or app is None:
+        found = None if self._is_over else self._runner.find(request.name)
+        if found is None:
+            return
+        if isinstance(found, FunctionTool):
+            card = self._card(NOTEBOOK, request.name, {}, request.name, is_draft=True)
+            self._drafts[part] = CallDraft(request, card, None, lambda arguments: arguments)
             return
         session, entry = found
-        card = self._card(session.name, entry.name, {}, request.name, app)
+        app = self._begin_app(session, entry) if entry.app.uri else None
+        card = self._card(session.name, entry.name, {}, request.name, app, is_draft=True)
         self._drafts[part] = CallDraft(request, card, app, partial(self._runner.restored, entry))
-        self._host.loop.spawn(self._show_app(card, app), "ipymcp-app")
+        if app is not None:
+            self._host.loop.spawn(self._show_app(card, app), "ipymcp-app")
 
     async def _show_app(self, card: CallCard, app: CallApp) -> None:
         """Show an app, unless the user is to be asked about its page, which can wait for the result."""
@@ -735,8 +740,6 @@ class _Calls:
         part = next((number for number, draft in self._drafts.items() if draft.is_of(request)), None)
         if part is not None:
             card = self._drafts.pop(part).finish(request.arguments)
-            card.call.arguments = request.arguments
-            self._output.show_call(card.call)
         else:
             server, _, tool = self._names.get(request.name, f"{NOTEBOOK}.{request.name}").partition(".")
             card = self._card(server, tool, request.arguments, request.name)
@@ -757,11 +760,13 @@ class _Calls:
         card.finish(outcome.text, outcome.value, is_error=outcome.is_error)
         return outcome
 
-    def _card(self, server: str, tool: str, arguments: Any, name: str, app: CallApp | None = None) -> CallCard:
+    def _card(
+        self, server: str, tool: str, arguments: Any, name: str, app: CallApp | None = None, *, is_draft: bool = False
+    ) -> CallCard:
         """Show a call that is about to be made or that the model begins to write."""
         number = next(self._numbers)
         card = f"{self._turn}, call {number}" if self._output.is_seen else ""
-        call = ModelCall(server, tool, arguments, number=number, card=card, name_for_model=name)
+        call = ModelCall(server, tool, arguments, number=number, card=card, name_for_model=name, is_draft=is_draft)
         return CallCard(call, self._output, self._clock, lambda: self._is_over, app)
 
     def _add(self, call: ModelCall) -> None:

@@ -54,6 +54,10 @@ class OutputListener(Protocol):
         """Show a tool call after each change of its state: when it begins, needs consent, or has ended."""
         ...
 
+    def remove_call(self, call: ModelCall) -> None:
+        """Remove a tool call that the model has begun to write, and that is not made."""
+        ...
+
     def show_app(self, call: ModelCall, app: CallApp) -> None:
         """Show the app of a tool call that has not ended, below the call."""
         ...
@@ -123,6 +127,13 @@ class LiveOutput:
             (self._open_cards.discard if call.is_done else self._open_cards.add)(call.card)
             if self._is_asked and not self._open_cards and not call.is_cancelled:
                 self.begin_waiting()
+
+    def remove_call(self, call: ModelCall) -> None:
+        """Remove a tool call that is not made; called on the background loop."""
+        listener = self._listener
+        self._open_cards.discard(call.card)
+        if listener is not None:
+            self.post(lambda: listener.remove_call(call))
 
     def show_app(self, call: ModelCall, app: CallApp) -> None:
         """Show the app of a tool call; called on the background loop."""
@@ -205,6 +216,20 @@ class CallCard:
         """The call's number within the answer."""
         return self.call.number
 
+    def write(self, arguments: Any) -> None:
+        """Show the arguments as far as the model has written them."""
+        self.call.arguments = arguments
+        self._output.show_call(self.call)
+
+    def make(self, arguments: Any) -> None:
+        """Show the complete arguments of a call that the model has written, and that is made now."""
+        self.call.is_draft, self._began = False, time.monotonic()
+        self.write(arguments)
+
+    def remove(self) -> None:
+        """Remove a call that the model has begun to write, and that is not made."""
+        self._output.remove_call(self.call)
+
     def show_question(self, key: str) -> None:
         """Show that the user is being asked, on the card with this key."""
         self._asked = time.monotonic()
@@ -253,18 +278,20 @@ class CallCard:
 
 
 class CallDraft:
-    """A call with an app, whose arguments the model is writing; on the background loop.
+    """A call whose arguments the model is writing; on the background loop.
 
     All that was written is parsed each time, so the more it is, the less often that happens.
 
     Args:
         request: The call, with the beginning of its arguments.
-        card: The call's card.
-        app: The app, which is given the arguments.
+        card: The call's card, which shows the arguments, unless an app does.
+        app: The app, which is given the arguments; None if the tool has none.
         restore: Gives renamed arguments their own names.
     """
 
-    def __init__(self, request: ToolCallRequest, card: CallCard, app: CallApp, restore: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, request: ToolCallRequest, card: CallCard, app: CallApp | None, restore: Callable[[Any], Any]
+    ) -> None:
         self.card = card
         self._request = request
         self._app = app
@@ -291,16 +318,20 @@ class CallDraft:
                 self._due = asyncio.get_running_loop().call_later(delay, self._send)
 
     def finish(self, arguments: Any) -> CallCard:
-        """Give the app all arguments, which the user may still be asked about, and return the call's card."""
+        """Show all arguments, which the user may still be asked about, and return the call's card."""
         self._end()
-        if is_object(arguments) and self._size <= _MAX_DRAFT:
+        if self._app is not None and is_object(arguments) and self._size <= _MAX_DRAFT:
             self._app.write(self._restore(arguments))
+        self.card.make(arguments)
         return self.card
 
     def cancel(self) -> None:
-        """End the draft of a call that will not be made."""
+        """End the draft of a call that will not be made. Its card stays only with an app, which it is the title of."""
         self._end()
-        self.card.call.is_cancelled = True
+        if self._app is None:
+            self.card.remove()
+            return
+        self.card.call.is_draft, self.card.call.is_cancelled = False, True
         self.card.finish("cancelled", None, is_error=True)
 
     def _send(self) -> None:
@@ -308,7 +339,8 @@ class CallDraft:
         text = "".join(self._texts)
         self._texts = [text]
         if is_object(arguments := _completed(text)):
-            self._app.write(self._restore(arguments))
+            shown_on = self.card if self._app is None else self._app
+            shown_on.write(self._restore(arguments))
 
     def _end(self) -> None:
         self._texts.clear()

@@ -178,23 +178,19 @@ class ToolCallRunner:
 
     def only_reads(self, name: str) -> bool:
         """Whether a tool declares that it only reads its server's own data (read-only and closed-world)."""
-        try:
-            found = self._selection.find(name)
-        except McpError:
-            return False
-        if isinstance(found, FunctionTool):
+        found = self.find(name)
+        if found is None or isinstance(found, FunctionTool):
             return False
         session, entry = found
         known = hints(entry, session.rights)
         return known.get("readOnlyHint") is True and known.get("openWorldHint") is False
 
-    def find_app(self, name: str) -> tuple[ServerSession, ToolEntry] | None:
-        """The tool with an app that a call names; None if it names no such tool."""
+    def find(self, name: str) -> tuple[ServerSession, ToolEntry] | FunctionTool | None:
+        """The tool that a call names; None if there is none."""
         try:
-            found = self._selection.find(name)
+            return self._selection.find(name)
         except McpError:
             return None
-        return None if isinstance(found, FunctionTool) or not found[1].app.uri else found
 
     def restored(self, entry: ToolEntry, arguments: Any) -> Any:
         """The arguments of a call by the tool's own names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
@@ -11,16 +12,17 @@ from msgspec import Meta
 
 from ipymcp.api import config_edits
 from ipymcp.api.additions import AdditionGroup, RegistryChoice, from_pasted, from_registry, from_values, registry_of
+from ipymcp.api.load_request import read_definitions
 from ipymcp.config import unused_settings
 from ipymcp.config.config_files import decode
 from ipymcp.config.definition import Source
-from ipymcp.config.hosts import project_of
-from ipymcp.config.pasted import ORIGIN, PastedServers, read_pasted
+from ipymcp.config.hosts import as_own, project_of
+from ipymcp.config.pasted import ORIGIN, read_pasted
 from ipymcp.errors import ConfigError, McpError
 from ipymcp.names import RESERVED_HOST, aliases
 from ipymcp.panel.messages import FromView, Malformed, NoFields, Problem, ServerFields, Text, ToView, shown_text
 from ipymcp.panel.panel import Panel, RunningTrial, View, command
-from ipymcp.panel.problems import problem
+from ipymcp.panel.problems import start_problem
 from ipymcp.panel.servers import StartProgress, start_progress, where
 from ipymcp.registry.client import verified
 from ipymcp.registry.install import ways
@@ -145,17 +147,15 @@ class TryFields(FromView):
 
     trial: int
     """The view's number for the trial."""
-    by: Literal["registry", "command", "url", "json"]
+    by: Literal["registry", "fields", "command", "json"]
     what: Annotated[str, Meta(min_length=1, max_length=100_000)]
-    """The name in the registry, the command line, the URL, or the definition."""
+    """The name in the registry, the definition that a form has in ipymcp's own format, a command, or a document."""
     keep: Keep
     name: str = ""
     """The name of the server; empty to derive it from the command or URL."""
     version: str | None = None
     way: int | None = None
     """The index of the `RunnableWay` in the registry's entry."""
-    headers: Annotated[str, Meta(max_length=100_000)] = ""
-    """HTTP headers for a URL, as lines `Name: value`."""
     replaces: Text | None = None
     """The server to edit, which one of ipymcp's own files defines."""
 
@@ -233,31 +233,44 @@ async def _addition(panel: Panel, message: TryFields) -> AnyAddition:
         way = None if message.way is None else str(message.way + 1)
         choice = RegistryChoice(message.what, message.version, way, name, asks_all=True)
         return await from_registry(panel.host, choice, message.keep)
-    if message.replaces is not None:
-        original = await asyncio.to_thread(config_edits.written, message.replaces, panel.host)
-        value, _ = decode(message.what, ORIGIN)
-        if not isinstance(value, Mapping):
-            raise ConfigError("a definition is an object: {…}")
-        values = config_edits.unmasked(cast("Mapping[str, Any]", value), original[0])
-        return await from_values(panel.host, message.replaces, values, message.keep, replaces=True)
-    return await from_pasted(panel.host, name, _pasted(message), message.keep)
+    if message.by != "fields":
+        pasted = read_pasted(message.what, is_command=message.by == "command")
+        return await from_pasted(panel.host, name, pasted, message.keep)
+    value, _ = decode(message.what, ORIGIN)
+    if not isinstance(value, Mapping):
+        raise ConfigError("a definition is an object: {…}")
+    values = cast("Mapping[str, Any]", value)
+    if message.replaces is None:
+        return await from_values(panel.host, name, values, message.keep, is_own=True)
+    original = await asyncio.to_thread(config_edits.written, message.replaces, panel.host)
+    values = config_edits.unmasked(values, original[0])
+    return await from_values(panel.host, message.replaces, values, message.keep, is_own=True, replaces=True)
 
 
-def _pasted(message: TryFields) -> PastedServers:
-    """The servers that the user has typed or pasted. Each field takes everything.
+class PastedFields(FromView):
+    """A text that may define a server."""
 
-    Raises:
-        ConfigError: The text is invalid.
-    """
-    if message.by == "url":
-        lines = [line.partition(":") for line in message.headers.splitlines() if line.strip()]
-        wrong = next((name for name, colon, _ in lines if not colon), None)
-        if wrong is not None:
-            raise ConfigError("a header has no value", hint="write one on each line, as Name: value")
-        headers = {name.strip(): value.strip() for name, _, value in lines}
-        if headers:
-            return PastedServers({"url": message.what.strip(), "headers": headers})
-    return read_pasted(message.what, is_command=message.by == "command")
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)]
+
+
+class PastedDefinition(ToView):
+    """The only server that a text defines."""
+
+    name: str | None
+    """The name in the text; None if there is none."""
+    text: str
+    """The definition as JSON."""
+
+
+@command("pasted")
+async def _read_pasted(panel: Panel, view: View, message: PastedFields) -> PastedDefinition | None:
+    """Return the server that a text defines, for a form; None for several, and for what only a question can show."""
+    pasted = read_pasted(message.text, is_command=True)
+    found = read_definitions(pasted.name, pasted.values, Source(scope="script"))
+    if len(found) != 1 or found[0].inputs or pasted.origin:
+        return None
+    name = pasted.name or (None if pasted.document is not pasted.values else found[0].name)
+    return PastedDefinition(name=name, text=json.dumps(as_own(found[0]), ensure_ascii=False))
 
 
 def _outcome(panel: Panel, addition: AnyAddition) -> Trial:
@@ -279,7 +292,7 @@ def _outcome(panel: Panel, addition: AnyAddition) -> Trial:
                 # What the program wrote; one that was started twice wrote it twice.
                 lines = part.session.log.tail(_LOG_LINES)
                 own = dict.fromkeys(one_line(line.text) for line in lines if line.source != "host")
-                failure, log = problem(error), [*own]
+                failure, log = start_problem(error), [*own]
         prefix = f"{part.name}." if len(parts) > 1 else ""
         tools += [
             TrialTool(name=visible(f"{prefix}{one.name}"), description=shown_text(one.definition.description))

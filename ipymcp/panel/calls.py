@@ -18,7 +18,7 @@ from ipymcp.panel.state import StateSection
 from ipymcp.panel.tools import ToolFields, find_tool
 from ipymcp.protocol import types
 from ipymcp.runtime.call import Call, cancel_from
-from ipymcp.text import visible
+from ipymcp.text import capitalized, visible
 
 if TYPE_CHECKING:
     from ipymcp.results.tool_result import ToolResult
@@ -154,9 +154,9 @@ def _errors(panel: Panel, entry: ToolEntry, arguments: JsonObject) -> list[Field
     """The errors that the schema finds in a form's values; if none, the values that do not match their `format`."""
     found = parts_of(panel.mcp).factory.schema(entry).problems(arguments)
     if found:
-        return [FieldError(path=[*one.path], message=visible(one.problem)) for one in found]
+        return [FieldError(path=[*one.path], message=visible(one.at_field)) for one in found]
     formats = format_errors(types.loads(entry.definition.inputSchema), arguments)
-    return [FieldError(path=[*path], message=text) for path, text in formats]
+    return [FieldError(path=[*path], message=capitalized(text)) for path, text in formats]
 
 
 @command("call")

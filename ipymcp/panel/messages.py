@@ -12,7 +12,7 @@ import math
 from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, ValidationError
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError
 
 from ipymcp.errors import McpError
 from ipymcp.protocol.types import is_array, is_object
@@ -107,6 +107,8 @@ class Problem(ToView):
     message: str
     hint: str | None = None
     type: str | None = None
+    key: str | UnsetType = UNSET
+    """The key of the wrong value in a server's definition, such as `env.TOKEN`."""
 
 
 class KernelHello(ToView, tag_field="kind", tag="hello"):

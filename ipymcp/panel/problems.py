@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ipymcp.errors import AuthError, TrustError
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ipymcp.errors import AuthError, ConfigError, TrustError
 from ipymcp.panel.messages import Problem
-from ipymcp.text import visible
+from ipymcp.text import capitalized, visible
 
 if TYPE_CHECKING:
     from ipymcp.errors import McpError
@@ -25,11 +28,18 @@ _CODE: Final = re.compile(r"%%?\w|\bmcp\.\w")
 _TABS: Final = {"history": "Activity", "resources": "Tools", "prompts": "Tools"}
 
 
+def start_problem(error: McpError, *, without: frozenset[str] = frozenset()) -> Problem:
+    """Like `problem`, for the error of a server that does not run, which is shown in sentences of its own."""
+    shown = problem(error, without=without)
+    return replace(shown, message=capitalized(shown.message), hint=shown.hint and capitalized(shown.hint))
+
+
 def problem(error: McpError, *, without: frozenset[str] = frozenset()) -> Problem:
     """An error with its hint; see `panel_hint` for the arguments."""
     hint = panel_hint(error, without=without)
     message = "\n".join(error.lines) or visible(error.message)
-    return Problem(message=message, hint=hint and visible(hint), type=type(error).__name__)
+    key = visible(error.key) if isinstance(error, ConfigError) and error.key else UNSET
+    return Problem(message=message, hint=hint and visible(hint), type=type(error).__name__, key=key)
 
 
 def panel_hint(error: McpError, *, without: frozenset[str] = frozenset()) -> str | None:
@@ -56,7 +66,7 @@ def _clause(text: str, error: McpError) -> str:
     code = text[text.index("%") :] if "%" in text else ""
     before = text[: len(text) - len(code)]
     if (button := _BUTTON.fullmatch(code)) is not None:
-        return f"{before}press {_title(button[1], error)}"
+        return f"{before}choose {_title(button[1], error)}"
     if (tab := _TAB.fullmatch(code)) is not None:
         return f"{before}see {_TABS.get(tab[1], tab[1].capitalize())}"
     if _STATES.fullmatch(code) is not None:

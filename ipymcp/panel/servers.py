@@ -30,13 +30,13 @@ from ipymcp.panel.messages import (
 )
 from ipymcp.panel.panel import Panel, View, command
 from ipymcp.panel.permissions import UNAVAILABLE
-from ipymcp.panel.problems import problem
+from ipymcp.panel.problems import start_problem
 from ipymcp.panel.state import StateSection
 from ipymcp.panel.tools import disabled_tools
 from ipymcp.protocol.recording import MessageRecorder
 from ipymcp.runtime.events import ListChanged
 from ipymcp.runtime.server_status import State
-from ipymcp.text import quoted, visible
+from ipymcp.text import capitalized, quoted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
-_REPEATED: Final = frozenset({"see Logs", "press Start", "press Restart"})
+_REPEATED: Final = frozenset({"see Logs", "choose Start", "choose Restart"})
 """Hints that repeat the buttons below the error of a server."""
 
 
@@ -186,11 +186,11 @@ def _count(session: ServerSession, client: Client | None, kind: str) -> int | No
 def _error(session: ServerSession) -> Problem | None:
     """The error that explains the server's state; not the error of a call."""
     if session.status.error is not None:
-        shown = problem(session.status.error, without=_REPEATED)
+        shown = start_problem(session.status.error, without=_REPEATED)
         has_field = missing_value(session) is not None  # the field replaces the hint
         return replace(shown, hint=None) if has_field else shown
     if session.status.last_error and (session.state.record.is_troubled or session.state is State.RESTARTING):
-        return Problem(message=visible(session.status.last_error))
+        return Problem(message=capitalized(visible(session.status.last_error)))
     return None
 
 

@@ -165,7 +165,7 @@ class Connector:
         else:
             may_download = program(program_name(self._definition.command or "")).may_download
             progress = "downloading?" if may_download else "it has not answered yet"
-        output = [f"it last wrote: {line.strip()}" for line in connection.last_stderr[-1:]]
+        output = [f"last output: {line.strip()}" for line in connection.last_stderr[-1:]]
         said = "; ".join(filter(None, ["still starting", progress, connection.client.unread_output, *output]))
         self._session.status.announce(said)
 

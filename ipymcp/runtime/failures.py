@@ -68,8 +68,8 @@ def start_failure(
             hint=f"check its command; %mcp logs {quoted(definition.name)} has what it wrote",
         )
     if not isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):
-        problem = "did not start" if definition.command is not None else "could not be opened"
-        error = StartError(f"{problem}: {error.message}", hint=error.hint)
+        problem = "could not start" if definition.command is not None else "could not be opened"
+        error = StartError(f"{problem}: {error.message.removeprefix('the server ')}", hint=error.hint)
     if unread and isinstance(error, StartError):
         error.message = f"{error.message}; {unread}"
     return error
@@ -118,7 +118,7 @@ def explain(error: McpError, definition: ServerDefinition, stderr: tuple[str, ..
     error.stderr = tuple(line.strip() for line in stderr[-_MAX_STDERR:])
     error.exit_code = exit_code if error.exit_code is None else error.exit_code
     if error.stderr and not isinstance(error, ProtocolError):
-        error.message = f"{error.message}; it last wrote: {' / '.join(cause(stderr))}"
+        error.message = f"{error.message.rstrip('.')}. Last output: {' / '.join(cause(stderr))}"
     if error.hint is None:
         error.hint = _hint(error, definition, stderr)
     return error

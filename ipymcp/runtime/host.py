@@ -562,7 +562,7 @@ class Host:
     def lifetime(self) -> str:
         """How long the rules of this notebook hold, in messages."""
         later = "; after a restart: %mcp restore" if self.remembered_as is not None else ""
-        return f"until the kernel ends{later}"
+        return f"until the kernel stops{later}"
 
     def used_before(self) -> list[str]:
         """The names of servers that this notebook has loaded, in an earlier kernel, and that are not loaded now."""

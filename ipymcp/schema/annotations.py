@@ -319,8 +319,8 @@ _HINTS: Final = (
     ("destructiveHint", True, "destructive"),
     ("destructiveHint", False, "not destructive"),
     ("idempotentHint", True, "idempotent"),
-    ("openWorldHint", True, "open world"),
-    ("openWorldHint", False, "closed world"),
+    ("openWorldHint", True, "outside access"),
+    ("openWorldHint", False, "no outside access"),
 )
 
 
@@ -463,7 +463,7 @@ def hint_words(annotations: Mapping[str, Any] | None) -> str:
 
 def _hints(annotations: Mapping[str, Any] | None) -> str:
     words = hint_words(annotations)
-    return f"The server's hints: {words}." if words else ""
+    return f"The server says: {words}." if words else ""
 
 
 def callable_subclass(base: type[Any], name: str, module: str, signature: inspect.Signature, text: str) -> type[Any]:

@@ -24,7 +24,7 @@ import msgspec
 from ipymcp.names import nearest
 from ipymcp.protocol.types import is_array, is_object
 from ipymcp.schema.tree import DATA, MAPS, Budget, Schema, SchemaTree, list_at, subschemas
-from ipymcp.text import shortened
+from ipymcp.text import counted, joined, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,17 +35,18 @@ if TYPE_CHECKING:
 _MAX_LISTED: Final = 8
 _MAX_COMPARED: Final = 1_000
 _LIMITS: Final = {
-    "minimum": "{got} is less than {limit}",
-    "maximum": "{got} is more than {limit}",
-    "exclusiveMinimum": "{got} is not more than {limit}",
-    "exclusiveMaximum": "{got} is not less than {limit}",
-    "minLength": "{got} is shorter than {limit} characters",
-    "maxLength": "{got} is longer than {limit} characters",
-    "minItems": "has fewer than {limit} items",
-    "maxItems": "has more than {limit} items",
-    "pattern": "{got} does not match the pattern {pattern}",
-    "uniqueItems": "has the same item twice",
+    "minimum": "must be at least {limit}",
+    "maximum": "must be at most {limit}",
+    "exclusiveMinimum": "must be more than {limit}",
+    "exclusiveMaximum": "must be less than {limit}",
+    "minLength": "must have at least {limit}",
+    "maxLength": "must have at most {limit}",
+    "minItems": "must have at least {limit}",
+    "maxItems": "must have at most {limit}",
+    "pattern": "must match the pattern {limit}",
+    "uniqueItems": "must not have the same item twice",
 }
+_COUNTED: Final = {"minLength": "character", "maxLength": "character", "minItems": "item", "maxItems": "item"}
 
 
 class ArgumentProblem(msgspec.Struct, frozen=True):
@@ -55,17 +56,25 @@ class ArgumentProblem(msgspec.Struct, frozen=True):
         path: The argument's exact name, then indices and members.
         problem: The error message without the path.
         hint: A suggestion more specific than the argument's type.
+        got: The value, if the problem does not name it.
     """
 
     path: tuple[str | int, ...]
     problem: str
     hint: str | None = None
+    got: str = ""
 
     @property
     def message(self) -> str:
         """`filters[2].value: expected integer, got 'abc'`."""
         where = format_path(self.path)
-        return f"{where}: {self.problem}" if where else self.problem
+        problem = f"{self.problem}, got {self.got}" if self.got else self.problem
+        return f"{where}: {problem}" if where else problem
+
+    @property
+    def at_field(self) -> str:
+        """The problem below the field of a form, which shows the value: `Must be at least 1`."""
+        return self.problem[:1].upper() + self.problem[1:]
 
 
 def most_informative(errors: Sequence[jsonschema_rs.ValidationError]) -> ArgumentProblem:
@@ -89,8 +98,11 @@ def most_informative(errors: Sequence[jsonschema_rs.ValidationError]) -> Argumen
     template = _LIMITS.get(keyword)
     if template is None:
         return ArgumentProblem(path, shortened(error.message, 120))
-    limit, pattern = _attribute(error, "limit"), _attribute(error, "pattern")
-    return ArgumentProblem(path, template.format(got=_short_repr(value), limit=limit, pattern=pattern))
+    limit = _attribute(error, "pattern" if keyword == "pattern" else "limit")
+    if isinstance(limit, int) and keyword in _COUNTED:
+        limit = counted(limit, _COUNTED[keyword])
+    got = "" if isinstance(value, dict | list) else _short_repr(value)
+    return ArgumentProblem(path, template.format(limit=limit), got=got)
 
 
 def _alike(
@@ -108,7 +120,7 @@ def problem_at_field(error: jsonschema_rs.ValidationError) -> ArgumentProblem:
     """One error with the path of the field to fix: for a missing member, that member."""
     problem = most_informative([error])
     member = _attribute(error, "property") if error.schema_path[-1:] == ["required"] else None
-    return ArgumentProblem((*problem.path, member), "is missing") if isinstance(member, str) else problem
+    return ArgumentProblem((*problem.path, member), "required") if isinstance(member, str) else problem
 
 
 def _deepest(
@@ -203,8 +215,7 @@ def format_path(path: tuple[str | int, ...]) -> str:
 
 
 def _joined(words: Sequence[str]) -> str:
-    each = list(dict.fromkeys(words))
-    return each[0] if len(each) == 1 else f"{', '.join(each[:-1])} or {each[-1]}"
+    return joined(list(dict.fromkeys(words)), "or")
 
 
 def _short_repr(value: Any) -> str:

@@ -256,7 +256,7 @@ class Trust:
         granted = self._granted_in_session(digest) if is_new else await self._granted(digest)
         if granted is None:
             if not is_new and await self._is_refused(digest):
-                return f"you said that it may not run: {definition.source}"
+                return f"you did not trust this server: {definition.source}"
             if digest in self._too_long:
                 return f"is too long to be shown ({self._too_long[digest]:,} lines): {definition.source}"
             if is_own:
@@ -442,7 +442,9 @@ class Trust:
         if not shown:
             return []
         candidates = tuple(candidate for _, _, candidate in shown)
-        answer = await self._ask(TrustQuestion(file, reason, candidates, _left_out_note(left_out), is_strangers))
+        remote = sum(definition.command is None for definition, _, _ in shown)
+        left_out_note = _left_out_note(left_out)
+        answer = await self._ask(TrustQuestion(file, reason, candidates, remote, left_out_note, is_strangers))
         if answer is None:
             return []
         return [
@@ -469,15 +471,17 @@ class Trust:
         from ipymcp.config.dangers import dangers
         from ipymcp.config.redaction import described, wanted_secrets
 
-        lines = await asyncio.to_thread(described, definition, masks=not is_strangers)
-        size = _screen_lines(lines)
+        description = await asyncio.to_thread(described, definition, masks=not is_strangers)
+        size = _screen_lines([description.summary, *description.lines])
         if size > room:
             return None, size
         judged = definition.replace(source=Source(scope="project", folder=folder)) if folder else definition
         warnings = await asyncio.to_thread(dangers, judged, masks=not is_strangers)
         secrets = wanted_secrets(definition) if is_strangers else ()
         is_agreed = await self._granted(digest) is not None
-        candidate = Candidate(definition.name, tuple(lines), tuple(warnings), secrets, is_agreed)
+        candidate = Candidate(
+            definition.name, description.summary, description.lines, tuple(warnings), secrets, is_agreed
+        )
         return candidate, size + _screen_lines(warnings) + len(secrets)
 
     # -- stored agreements --------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ export interface Verbs {
   login: [ServerFields, null];
   logs: [FollowFields, null];
   memory: [ServerFields, MemoryUse];
+  pasted: [PastedFields, PastedDefinition | null];
   prompt: [PromptFields, Preview];
   prompts: [ServerFields, PromptRow[]];
   protocol: [FollowFields, null];
@@ -346,6 +347,19 @@ export interface MemoryUse {
   processes: number;
 }
 
+/** A text that may define a server. */
+export interface PastedFields {
+  text: string;
+}
+
+/** The only server that a text defines. */
+export interface PastedDefinition {
+  /** The name in the text; None if there is none. */
+  name: string | null;
+  /** The definition as JSON. */
+  text: string;
+}
+
 /** A prompt to get. */
 export interface PromptFields extends ServerFields {
   prompt: string;
@@ -493,8 +507,8 @@ export interface StartProgress {
 export interface TryFields {
   /** The view's number for the trial. */
   trial: number;
-  by: "registry" | "command" | "url" | "json";
-  /** The name in the registry, the command line, the URL, or the definition. */
+  by: "registry" | "fields" | "command" | "json";
+  /** The name in the registry, the definition that a form has in ipymcp's own format, a command, or a document. */
   what: string;
   keep: Keep;
   /** The name of the server; empty to derive it from the command or URL. */
@@ -502,8 +516,6 @@ export interface TryFields {
   version?: string | null;
   /** The index of the `RunnableWay` in the registry's entry. */
   way?: number | null;
-  /** HTTP headers for a URL, as lines `Name: value`. */
-  headers?: string;
   /** The server to edit, which one of ipymcp's own files defines. */
   replaces?: string | null;
 }
@@ -746,6 +758,8 @@ export interface Problem {
   message: string;
   hint?: string | null;
   type?: string | null;
+  /** The key of the wrong value in a server's definition, such as `env.TOKEN`. */
+  key?: string;
 }
 
 /** A command about the table of a result, by the number of the result. */
@@ -899,7 +913,9 @@ export type ApprovalAnswer = "once" | "answer" | "server" | "notebook" | "always
 /** A server that runs if the user agrees. */
 export interface Candidate {
   name: string;
-  /** The whole definition, the recipients of its variables, and the scope of an agreement. */
+  /** The command, its folder and what it receives, as the rest of a sentence that begins with the name. */
+  summary: string;
+  /** The rest of the definition, the recipients of its variables, and the scope of an agreement: a name and a text in columns, or only a text. */
   lines: string[];
   /** Dangerous parts of the definition. */
   dangers: string[];

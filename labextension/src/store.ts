@@ -2,6 +2,7 @@ import type {
   CallRow,
   FailedCall,
   FinishedCall,
+  JsonObject,
   Keep,
   KernelHello,
   Mode,
@@ -10,7 +11,6 @@ import type {
   QuestionRow,
   ServerRow,
   StateRows,
-  TryFields,
   UsedServers,
   Verb,
 } from "./protocol";
@@ -48,9 +48,9 @@ export interface Target {
 
 /** The initial values of the view that adds a server. */
 export interface Adding {
-  kind: TryFields["by"];
-  /** The definition as JSON; empty for none. */
-  text: string;
+  kind: "registry" | "command" | "url" | "json";
+  /** The definition to begin with. */
+  definition: JsonObject;
   name: string;
   keep: Keep;
   /** The server that is edited; null for a new one. */
@@ -213,7 +213,7 @@ export function withView({ navigation }: PanelState, view: ViewName, target: Tar
 
 /** Return the change that opens the view that adds a server. */
 export function withAdding(state: PanelState, adding: Partial<Adding> = {}): Partial<PanelState> {
-  const begin: Adding = { kind: "registry", text: "", name: "", keep: "me", replaces: null, ...adding };
+  const begin: Adding = { kind: "registry", definition: {}, name: "", keep: "me", replaces: null, ...adding };
   return { ...withView(state, "servers", {}), adding: begin };
 }
 

@@ -43,7 +43,7 @@ const questions: QuestionRow[] = [
     type: "trust",
     title: "May they?",
     message: "",
-    candidates: [{ name: "a", lines: ["x"], dangers: ["y"], secrets: ["z"] }],
+    candidates: [{ name: "a", summary: "will run `x`.", lines: ["x"], dangers: ["y"], secrets: ["z"] }],
   },
 ];
 

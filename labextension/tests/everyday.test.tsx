@@ -255,9 +255,10 @@ test("before a search the wizard offers well-known servers, and fills in what th
   const known = within(await see.findByRole("list", { name: "Well-known servers" }));
   expect(known.getAllByRole("listitem")).toHaveLength(8);
   fireEvent.click(known.getByRole("button", { name: "Git" }));
-  expect(see.getByRole<HTMLTextAreaElement>("textbox", { name: "Command" }).value).toBe("uvx mcp-server-git");
+  const value = (name: string): string => see.getByRole<HTMLTextAreaElement>("textbox", { name }).value;
+  await waitFor(() => expect([value("Program"), value("Arguments")]).toEqual(["uvx", "mcp-server-git"]));
   fireEvent.click(see.getByRole("tab", { name: "Search" }));
   fireEvent.click(known.getByRole("button", { name: "GitHub" }));
-  expect(see.getByRole<HTMLInputElement>("textbox", { name: "URL" }).value).toMatch(/^https:/);
+  await waitFor(() => expect(value("Address")).toMatch(/^https:/));
   expect(kernel.intents.filter((each) => each.do === "try")).toHaveLength(0);
 });

@@ -308,7 +308,7 @@ describe("a form", () => {
     await soon(() => expect(broken()).toBe(true));
     type(text, '{"a": "y", "n": 3}');
     await soon(() => expect([sent(), broken()]).toEqual([{ a: "y", n: 3 }, false]));
-    click("Edit as form");
+    click("Edit as fields");
     await soon(() => expect((see.getByLabelText("n") as HTMLInputElement).value).toBe("3"));
   });
 
@@ -319,7 +319,7 @@ describe("a form", () => {
     click("Edit as JSON");
     const text = (await waitFor(() => see.getByRole("textbox"))) as HTMLTextAreaElement;
     await soon(() => expect(JSON.parse(text.value)).toEqual({ a: "x", b: null }));
-    click("Edit as form");
+    click("Edit as fields");
     await soon(() => expect(sent()).toEqual({ a: "x" }));
   });
 

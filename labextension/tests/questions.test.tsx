@@ -78,8 +78,14 @@ describe("questions", () => {
 
   test("trust ticks nothing on its own, and grants a secret only to what may run", async () => {
     const candidates = [
-      { name: "one", lines: ["command: npx one"], dangers: ["fetches code"], secrets: ["token"] },
-      { name: "two", lines: ["command: two"], dangers: [], secrets: [] },
+      {
+        name: "one",
+        summary: "will run `x`.",
+        lines: ["command: npx one"],
+        dangers: ["fetches code"],
+        secrets: ["token"],
+      },
+      { name: "two", summary: "will run `x`.", lines: ["command: two"], dangers: [], secrets: [] },
     ];
     const kernel = asked({ type: "trust", candidates });
     const { see, click } = await show(kernel);
@@ -102,7 +108,9 @@ describe("questions", () => {
   });
 
   test("a single server has no box to tick, and a button that says what it does", async () => {
-    const candidates = [{ name: "one", lines: ["command: npx one"], dangers: [], secrets: ["token"] }];
+    const candidates = [
+      { name: "one", summary: "will run `x`.", lines: ["command: npx one"], dangers: [], secrets: ["token"] },
+    ];
     const kernel = asked({ type: "trust", candidates });
     const { see, click } = await show(kernel);
     expect(see.getAllByRole("checkbox")).toEqual([see.getByLabelText("Give it your secret token")]);
@@ -116,9 +124,9 @@ describe("questions", () => {
 
   test("several servers are ticked at once, without their secrets", async () => {
     const candidates = [
-      { name: "one", lines: ["command: one"], dangers: [], secrets: ["token"] },
-      { name: "two", lines: ["command: two"], dangers: [], secrets: [] },
-      { name: "three", lines: ["command: three"], dangers: [], secrets: [], is_agreed: true },
+      { name: "one", summary: "will run `x`.", lines: ["command: one"], dangers: [], secrets: ["token"] },
+      { name: "two", summary: "will run `x`.", lines: ["command: two"], dangers: [], secrets: [] },
+      { name: "three", summary: "will run `x`.", lines: ["command: three"], dangers: [], secrets: [], is_agreed: true },
     ];
     const kernel = asked({ type: "trust", candidates });
     const { see, click } = await show(kernel);

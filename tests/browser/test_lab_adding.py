@@ -41,7 +41,8 @@ def begin(page: Page) -> Panel:
 
 
 def field(panel: Panel, label: str) -> Any:
-    return panel.root.locator("textarea, input").and_(panel.root.get_by_label(label, exact=True))
+    found = panel.root.locator("textarea, input").and_(panel.root.get_by_label(label, exact=True))
+    return found.filter(visible=True)  # the other ways to add a server keep what was typed, hidden
 
 
 def test_a_server_is_searched_asked_for_its_values_tried_and_saved_with_its_cell(
@@ -89,7 +90,7 @@ def test_a_server_is_searched_asked_for_its_values_tried_and_saved_with_its_cell
 def test_a_command_a_url_and_json_are_ways_too(notebook: Notebook, page: Page, tmp_path: Path) -> None:
     panel = begin(page)
     panel.root.get_by_role("tab", name="Command").click()
-    field(panel, "Command").fill(" ".join(DEMO))
+    field(panel, "Program").fill(" ".join(DEMO))
     panel.root.get_by_role("combobox", name="Save for").select_option("notebook")
     field(panel, "Name").fill("mine")
     page.screenshot(path=tmp_path / "command.png")
@@ -103,12 +104,12 @@ def test_a_command_a_url_and_json_are_ways_too(notebook: Notebook, page: Page, t
 
     panel = begin(page)
     panel.root.get_by_role("tab", name="URL").click()
-    field(panel, "URL").fill("http://127.0.0.1:9/mcp")
+    field(panel, "Address").fill("http://127.0.0.1:9/mcp")
     page.screenshot(path=tmp_path / "url.png")
     panel.press("Start and test")
     expect(panel.root.get_by_role("alert").filter(has_text="could not be opened")).to_be_visible()
     expect(panel.button("Try again")).to_be_visible()
-    expect(field(panel, "URL")).to_have_value("http://127.0.0.1:9/mcp")
+    expect(field(panel, "Address")).to_have_value("http://127.0.0.1:9/mcp")
     page.screenshot(path=tmp_path / "failed.png")
 
     panel.root.get_by_role("tab", name="Paste JSON").click()
@@ -132,8 +133,14 @@ def test_a_command_a_url_and_json_are_ways_too(notebook: Notebook, page: Page, t
     panel.root.get_by_role("button", name="Actions of pasted").click()
     page.get_by_role("menuitem", name="Edit…").click()
     expect(panel.root.get_by_role("heading", name="Edit pasted")).to_be_visible()
-    editor = field(panel, "Definition as JSON")
-    editor.fill(editor.input_value().replace("{", '{\n  "timeout": 7,', 1))
+    expect(field(panel, "Value of API_KEY")).to_have_value("${secret:pasted-API_KEY}")
+    assert faults(panel) == []
+    panel.press("Edit as JSON")
+    editor = panel.root.get_by_placeholder("JSON")
+    editor.fill(editor.input_value().replace("{", '{\n  "timeout": 5,', 1))
+    panel.press("Edit as fields")
+    expect(field(panel, "Timeout in seconds")).to_have_value("5")
+    field(panel, "Timeout in seconds").fill("7")
     page.screenshot(path=tmp_path / "edit.png")
     panel.press("Start and test")
     panel.press("Save")
@@ -151,11 +158,11 @@ def test_a_trial_shows_how_its_start_goes_and_can_be_cancelled(notebook: Noteboo
     program.write_text("import sys, time\nprint('unpacking', file=sys.stderr, flush=True)\ntime.sleep(600)\n")
     panel = begin(page)
     panel.root.get_by_role("tab", name="Command").click()
-    field(panel, "Command").fill(f"{DEMO[0]} {program}")
+    field(panel, "Program").fill(f"{DEMO[0]} {program}")
     panel.press("Start and test")
     expect(panel.root.locator(".mcp-starting")).to_have_text(re.compile(r"^\d+ s · unpacking$"))
     panel.press("Cancel")
-    expect(field(panel, "Command")).to_be_visible()
+    expect(field(panel, "Program")).to_be_visible()
 
 
 def test_the_menu_and_the_launcher_offer_it_and_the_file_browser_loads_the_servers_of_a_file(
@@ -194,7 +201,7 @@ def test_before_ipymcp_is_loaded_the_launcher_leads_to_the_form_and_the_cell_loa
     panel = sidebar(page)
     expect(panel.root.get_by_role("heading", name="Add a server")).to_be_visible()
     panel.root.get_by_role("tab", name="Command").click()
-    field(panel, "Command").fill(" ".join(DEMO))
+    field(panel, "Program").fill(" ".join(DEMO))
     field(panel, "Name").fill("mine")
     panel.root.get_by_role("combobox", name="Save for").select_option("notebook")
     panel.press("Start and test")

@@ -101,7 +101,7 @@ def test_a_question_of_a_server_to_an_awaiting_cell_is_answered_in_a_form_wherev
         question.get_by_label("Island").select_option("Dream")
         question.get_by_label("Birds").fill("0")
         question.get_by_role("button", name="Send").click()
-        expect(question.get_by_role("alert").first).to_contain_text("0 is less than 1")
+        expect(question.get_by_role("alert").first).to_contain_text("Must be at least 1")
         question.get_by_label("Birds").fill("7")
         question.get_by_role("button", name="Send").click()
         expect(question).to_have_count(0)

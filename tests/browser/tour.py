@@ -130,7 +130,7 @@ def _adding(notebook: Notebook, page: Page, panel: Panel) -> Iterator[str]:
     yield "add-tried"
     panel.press("Cancel")
     root.get_by_role("tab", name="Command").click()
-    _field(panel, "Command").fill("no-such-program --with=this")
+    _field(panel, "Program").fill("no-such-program --with=this")
     _field(panel, "Name").fill("mine")
     yield "add-command"
     panel.press("Start and test")
@@ -193,7 +193,7 @@ def _tools(panel: Panel) -> Iterator[str]:
     tools.get_by_label("table").select_option("penguins")
     tools.get_by_label("limit").fill("0")
     panel.press("Run")
-    expect(tools.get_by_role("alert")).to_contain_text("0 is less than")
+    expect(tools.get_by_role("alert")).to_contain_text("Must be at least")
     yield "tool-errors"
     tools.get_by_label("limit").fill("60")
     panel.press("Run")

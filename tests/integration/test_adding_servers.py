@@ -74,9 +74,9 @@ def test_a_server_is_searched_tried_kept_and_used(notebook: Kernel) -> None:
     assert rows.splitlines()[2].split()[:3] == [CLOCK, "1.1.0", "pypi"]
     assert "CLOCK_KEY (required, secret) The key of the clock" in text(notebook, f"%mcp search {CLOCK}")
     outcome = done(notebook, f"%mcp add {CLOCK}", [KEY, "y"])
-    assert outcome.prompts == ["CLOCK_KEY: ", "run it? [yes, no] "]
-    assert "│ runs uvx clock-mcp@1.1.0 --format=iso" in outcome.stdout
-    assert "gives your secret clock-CLOCK_KEY to env.CLOCK_KEY" in outcome.stdout
+    assert outcome.prompts == ["CLOCK_KEY: ", "Run it? [yes, no] "]
+    assert "│ clock will run `uvx clock-mcp@1.1.0 --format=iso` in a folder of its own and will get" in outcome.stdout
+    assert "Receives your secret clock-CLOCK_KEY as env.CLOCK_KEY" in outcome.stdout
     assert f"clock is loaded, and in {own_file(notebook)}: 1 tool" in outcome.stdout
     assert text(notebook, "mcp.clock.settings().data") == str(
         {"zone": "UTC", "key": len(KEY), "args": ["--format=iso"]}
@@ -122,8 +122,8 @@ def test_a_server_that_does_not_start_leaves_nothing_behind(unchanged: Kernel) -
     outcome = unchanged.run("%mcp add clock-broken", answers=["y"])
     assert outcome.error is not None
     assert outcome.error.traceback.splitlines() == [
-        "StartError: clock_broken: did not start: the server exited with code 1; it last wrote: the clock has no hands",
-        "  nothing was saved: check its command and values · in: %mcp add clock-broken",
+        "StartError: clock_broken: could not start: exited with code 1. Last output: the clock has no hands",
+        "  Nothing was saved. Check the command. · in: %mcp add clock-broken",
     ]
 
 

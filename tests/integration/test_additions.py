@@ -404,7 +404,7 @@ def test_the_question_names_the_files_of_the_notebooks_folder_that_decide(
     chosen(host, "notebook")
     [trust] = asked
     assert isinstance(trust, TrustQuestion)
-    assert any("node_modules, .npmrc and package.json there decide" in line for line in trust.candidates[0].dangers)
+    assert any("package.json in this folder first" in line for line in trust.candidates[0].dangers)
 
 
 def test_a_secret_that_cannot_be_stored_leaves_no_other_one(host: Host, registry: RegistryServer) -> None:

@@ -24,7 +24,7 @@ from tests.asking import (
 from tests.clients import asking_server
 from tests.conftest import StartKernel
 from tests.integration.test_docs import blocks
-from tests.kernels import Kernel
+from tests.kernels import Kernel, Outcome
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_call_after_untrusted_content_needs_consent_again(kernel: Kernel) -> N
     assert "--allow mail.send in %mcp ask allows it beforehand</small>" in refused.displays[-3]["text/html"]
     assert shown(ask(kernel, SEND, "tools", f"{chat} --allow mail.send"))[-2] == "They answered: sent"
     once = ask(kernel, SEND, "tools", chat, answers=["once"])
-    assert "The model wants to run mail.send:\n  the model has read untrusted content from mail.read\n" in once.stdout
+    assert "The model wants to run mail.send:\n  The model has read untrusted content from mail.read\n" in once.stdout
     assert shown(ask(kernel, SEND, "tools", chat))[-2] == "They answered: sent", "of one conversation it is asked once"
     assert shown(ask(kernel, SEND, "tools"))[-2] == "They answered: sent", "a fresh one has read nothing"
     assert shown(ask(kernel, text, "tools", "--chat program"))[-2] == "They answered: hello | sent"
@@ -311,7 +311,7 @@ def test_a_tool_from_a_search_is_called_by_its_own_name_with_the_same_consent(ke
 
     assert len(outcome.prompts) == 1, outcome
     plain = shown(outcome)
-    assert [line.partition(" · ")[0] for line in plain[2:5]] == ["demo.echo", "notebook.demo__ecco", "demo.echo"]
+    assert [line.partition(" · ")[0] for line in plain[2:5]] == ["demo.echo", "demo.echo", "notebook.demo__ecco"]
     assert plain[5].startswith("They answered: one | ") and plain[5].endswith(" | three")
     assert "Error: there is no tool 'demo__ecco' (did you mean 'demo__echo'" in plain[5]
     refused = shown(ask(kernel, text, "tools", "--discover always"))[-2]
@@ -338,8 +338,8 @@ def test_a_models_code_is_shown_and_runs_in_the_kernel_after_consent(kernel: Ker
 
     assert declared(models) == ["run_python"]
     assert "mcp.demo.query(table: " in json.dumps(asked(models)[-1]["messages"][0])
-    assert outcome.prompts == ["allow? [no] "]
-    assert "it runs in this kernel with your rights, unsandboxed" in outcome.stdout
+    assert outcome.prompts == ["Allow? [no] "]
+    assert "It runs in this kernel with your rights, unsandboxed" in outcome.stdout
     card = outcome.displays[2]["text/html"]
     assert card.startswith("<details open ") and "print(birds[" in card
     assert shown(outcome)[-2] == "They answered: 3\n3"
@@ -568,8 +568,8 @@ def test_the_model_answers_sampling_requests_that_the_user_allows(kernel: Kernel
     kernel.run(f"%mcp load asks -- {command}")
 
     refused = kernel.run("mcp.asks.ask_model()", answers=["no"])
-    assert refused.prompts == ["allow? [no] "]
-    assert "The server asks wants to use your model:\n  it uses your tokens of " in refused.stdout
+    assert refused.prompts == ["Allow? [no] "]
+    assert "The server asks wants to use your model:\n  It uses your tokens of " in refused.stdout
     assert "What is the capital of France?" in refused.stdout
     assert refused.status == "error"
     agreed = kernel.run("print(mcp.asks.ask_model())", answers=["notebook"])
@@ -581,13 +581,13 @@ def test_the_model_answers_sampling_requests_that_the_user_allows(kernel: Kernel
         "openai-chat:echo answered it: 1 message, 18 tokens" in kernel.run("print(mcp.servers['asks'].logs(5))").stdout
     )
     kernel.run("%mcp policy reset")
-    assert kernel.run("mcp.asks.ask_model()", answers=["no"]).prompts == ["allow? [no] "], "it was taken back"
+    assert kernel.run("mcp.asks.ask_model()", answers=["no"]).prompts == ["Allow? [no] "], "it was taken back"
     kernel.run("%config IPyMCP.sampling_tokens = 1")
     assert kernel.run("mcp.asks.ask_model()").status == "error"
     kernel.run("%config IPyMCP.sampling_tokens = 100_000")
     kernel.run(f"%mcp unload asks\n%mcp load asks --env OTHER=1 -- {command}")
     another = kernel.run("mcp.asks.ask_model()", answers=["no"])
-    assert another.prompts == ["allow? [no] "], "a server of the same name inherits nothing"
+    assert another.prompts == ["Allow? [no] "], "a server of the same name inherits nothing"
 
 
 @pytest.mark.kernels("kernel-7")
@@ -619,3 +619,35 @@ def test_a_model_object_cannot_be_a_setting(kernel: Kernel) -> None:
     message = "IPyMCP.model is a string, not RLock: a model object goes to mcp.ask(…, model=…)"
     assert message in outcome.stderr + outcome.stdout
     assert "Traceback" not in outcome.stderr
+
+
+WRITTEN = "a text that a model needs a while to write"
+WRITES = f'demo__echo({{"text": "{WRITTEN}"}})'
+
+
+def cards(outcome: Outcome) -> list[str]:
+    """The cards of calls that a cell shows."""
+    return [one["text/html"] for one in outcome.displays if "<b>demo.echo</b>" in one.get("text/html", "")]
+
+
+def test_a_call_has_a_card_before_its_arguments_are_complete_and_they_fill_in(asking: Kernel) -> None:
+    cell = asking.start(ask_line(asking, WRITES, "typing"), answers=[])
+    cell.wait_for(lambda outcome: bool(cards(outcome)))
+    assert WRITTEN not in cards(cell.outcome)[0]
+    partly = re.compile(rf"<details open .*>{WRITTEN[:1]}[a-z ]*</td>", re.DOTALL)
+    cell.wait_for(lambda outcome: bool(partly.search(cards(outcome)[0])) and WRITTEN not in cards(outcome)[0])
+    outcome = cell.wait()
+    [card] = cards(outcome)
+    assert card.startswith("<details style") and card.count(WRITTEN) == 2, "its arguments and its result, folded"
+
+
+@pytest.mark.parametrize("end", ["the stream breaks off", "an interrupt"])
+def test_a_call_that_is_abandoned_while_it_is_written_leaves_no_card(asking: Kernel, end: str) -> None:
+    cell = asking.start(ask_line(asking, WRITES, "half" if end == "the stream breaks off" else "typing"), answers=[])
+    if end == "an interrupt":
+        cell.wait_for(lambda outcome: bool(cards(outcome)))
+        asking.interrupt()
+    outcome = cell.wait()
+    assert outcome.error is not None
+    assert cards(outcome) == []
+    assert not any("demo.echo" in line for line in shown(outcome)[1:])

@@ -208,7 +208,7 @@ def test_a_call_of_a_models_code_is_asked_about_at_the_prompt(kernel: Kernel) ->
     outcome = kernel.run(f"%mcp ask --code --allow notebook.run_python {text}", answers=["once"])
 
     assert (
-        "The model wants to run demo.echo:\n  rule: ask demo.* (this notebook)\n  the server's hints: read-only"
+        "The model wants to run demo.echo:\n  Rule: ask demo.* (this notebook)\n  The server says: read-only"
         in outcome.stdout
     )
     assert '  │ text = "hey"' in outcome.stdout
@@ -247,7 +247,7 @@ def test_changed_arguments_are_checked_and_sent_and_the_model_learns_of_the_chan
     outcome = kernel.run(f"%mcp ask --out answer {ECHO}", answers=answers)
 
     assert len(outcome.prompts) == 4, outcome
-    assert "  this is not JSON: " in outcome.stdout
+    assert "  This is not JSON: " in outcome.stdout
     assert "  text: " in outcome.stdout, "arguments that do not match the schema are asked for again"
     note = 'The user changed the arguments of this call. It was made with {"text":"two"}.'
     assert texts(models, "tool") == [f"{note}\ntwo"]

@@ -104,7 +104,7 @@ def test_an_awaiting_cell_asks_below_itself_and_keeps_a_line(asking: Kernel) -> 
             "await mcp.asks.ask_url.aio()",
             "visit",
             {"action": "accept"},
-            "asks.ask_url asked you to visit example.com · agreed",
+            "asks wanted you to open example.com · agreed",
         ),
         (
             "await mcp.demo.query.aio('penguins')",
@@ -136,7 +136,7 @@ def test_trust_is_asked_below_the_cell_that_loads(kernel: Kernel) -> None:
     assert [server["name"] for server in question["candidates"]] == ["theirs"]
     view.ask("answer", question=question["id"], servers=["theirs"], secrets=[])
     assert cell.wait().error is None
-    assert line(cell) == f"May servers of {kernel.folder / '.mcp.json'} run? · yes: theirs"
+    assert line(cell) == f"Trust servers of {kernel.folder / '.mcp.json'}? · yes: theirs"
 
 
 def test_a_login_is_asked_below_the_cell_and_waits_for_the_browser(kernel: Kernel, tmp_path: Path) -> None:

@@ -41,13 +41,13 @@ def kernel(shared_kernel: Kernel) -> Kernel:
 def test_the_question_about_a_map_shows_some_of_its_calls(kernel: Kernel) -> None:
     kernel.run("mcp.policy.ask('alpha.echo')")
     outcome = kernel.run("mcp.alpha.echo.map([f'row {n}' for n in range(9)]).summary['succeeded']", answers=["once"])
-    asked = outcome.stdout[outcome.stdout.index("You want to run") :].splitlines()
-    assert (outcome.text, outcome.prompts) == ("9", ["allow? [no] "])
-    assert asked[0] == "You want to run alpha.echo 9 times:"
+    asked = outcome.stdout[outcome.stdout.index("Run alpha.echo") :].splitlines()
+    assert (outcome.text, outcome.prompts) == ("9", ["Allow? [no] "])
+    assert asked[0] == "Run alpha.echo 9 times?"
     assert asked[3:9] == [
-        "  the arguments of the first call:",
+        "  The arguments of the first call:",
         '  │ text = "row 0"',
-        "  some of the others:",
+        "  Some of the others:",
         *(f'  │ {{"text":"row {row}"}}' for row in (1, 4, 8)),
     ]
 
@@ -55,7 +55,7 @@ def test_the_question_about_a_map_shows_some_of_its_calls(kernel: Kernel) -> Non
 def test_every_way_to_call_asks_and_returns(kernel: Kernel) -> None:
     for way, code in WAYS.items():
         agreed = kernel.run(code, answers=["once"])
-        assert (agreed.prompts, agreed.stdout[-len(DONE) :]) == (["allow? [no] "], DONE), way
+        assert (agreed.prompts, agreed.stdout[-len(DONE) :]) == (["Allow? [no] "], DONE), way
         refused = kernel.run(code, answers=[""])
         error = refused.stdout if way == "thread" else failure(refused)[0]
         assert "alpha.slow: you said no" in error, way
@@ -72,10 +72,10 @@ for thread in threads: thread.start()
 for thread in threads: thread.join(30)
 print(sum(thread.is_alive() for thread in threads))
 """
-    assert kernel.run(gathered, answers=["once"]).prompts == ["allow these 5? [no] "]
+    assert kernel.run(gathered, answers=["once"]).prompts == ["Allow these 5? [no] "]
     outcome = kernel.run(threaded, answers=["yes"] * 5)
     assert outcome.stdout.endswith("0\n")
-    assert outcome.prompts[0].startswith("allow")
+    assert outcome.prompts[0].startswith("Allow")
 
 
 @pytest.mark.parametrize("way", ["sync", "await", "submit"])

@@ -174,7 +174,7 @@ def test_a_server_that_exits_at_start_is_tried_four_times_and_its_last_lines_are
     with connected({"good": bad()}) as mcp, News(mcp) as news:
         error = raised(errors.StartError, lambda: mcp.load({"one": bad("die-start=7", f"runs={count}", ours="legacy")}))
         assert rendered(error) == [
-            "StartError: one: did not start: the server exited with code 7; it last wrote: "
+            "StartError: one: could not start: exited with code 7. Last output: "
             "reading the configuration / looking for what it needs / cannot start: no herring",
             "  %mcp logs one · %mcp restart one",
         ]
@@ -240,7 +240,7 @@ def test_a_death_in_mid_call_fails_all_calls_in_flight_and_replays_none(tmp_path
         alive = mcp.good.sleep.submit(0.3)
         error = raised(errors.ConnectionLost, lambda: mcp.one.die())
         assert rendered(error) == [
-            "ConnectionLost: one.die: the server exited with code 3; it last wrote: misbehaving: dying as told",
+            "ConnectionLost: one.die: the server exited with code 3. Last output: misbehaving: dying as told",
             "  %mcp logs one · %mcp restart one",
         ]
         assert (error.server, error.tool, error.exit_code) == ("one", "die", 3)

@@ -65,7 +65,7 @@ def test_a_misspelt_package_is_not_retried_and_the_error_names_it(tmp_path: Path
     output = recorded.read_text().split("\n", 2)[2]
     error = started(count, f"import sys; sys.stderr.write({output!r}); sys.exit(1)")
     assert error.message == (
-        "did not start: the server exited with code 1; it last wrote: npm error code E404"
+        "could not start: exited with code 1. Last output: npm error code E404"
         " / npm error 404 Not Found - GET https://registry.npmjs.org/@modelcontextprotocol%2fserver-filesystme"
         " / npm error 404  The requested resource '@modelcontextprotocol/server-filesystme@*' could not be found"
         " or you do not have permission to access it."
@@ -141,7 +141,7 @@ def test_a_long_start_shows_what_the_server_wrote_last() -> None:
         mcp._host.events.subscribe(lambda event: details.append(getattr(event, "detail", "")))
         with pytest.raises(errors.StartError):
             mcp.load({"one": {"command": sys.executable, "args": ["-c", code], "restart": False}}, start_timeout=3)
-    assert "still starting; it has not answered yet; it last wrote: building the index" in details
+    assert "still starting; it has not answered yet; last output: building the index" in details
 
 
 # -- what is written in place of messages ------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_a_server_that_answers_and_lists_no_tools_is_said_to_have_answered() -> 
     [
         ("#!/bin/sh\r", "names the interpreter '/bin/sh\\r', which does not exist", "Unix line ends"),
         ("#!/nowhere/python -u", "names the interpreter '/nowhere/python', which does not exist", "correct that line"),
-        ("#!/usr/bin/env no-such-python\r", "it last wrote: ", "Unix line ends"),
+        ("#!/usr/bin/env no-such-python\r", "Last output: ", "Unix line ends"),
         ("echo hello", "nor a script whose first line names its interpreter", "make the interpreter its command"),
         ("#!/", "names the interpreter '/', which may not be run", "correct that line"),
     ],

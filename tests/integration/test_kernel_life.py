@@ -387,7 +387,7 @@ def test_the_same_cells_give_the_same_values_wherever_they_run(runner: Callable[
 def test_a_failure_is_told_where_nothing_is_displayed(tmp_path: Path) -> None:
     dead = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no licence')"]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"dead": dead}}))
-    why = "dead: did not start: the server exited with code 1; it last wrote: no licence"
+    why = "dead: could not start: exited with code 1. Last output: no licence"
     with kernels.started("kernel-7", tmp_path) as kernel:
         done(kernel, "%load_ext ipymcp")
         for line in ("%mcp load --trust;", "%config IPyMCP.quiet = True\n%mcp load"):

@@ -173,7 +173,7 @@ def test_the_stored_catalog_of_a_server_that_cannot_start_is_shown_and_that_of_a
     with notebook(own=own) as mcp:
         table = mcp.own._table()
         assert [row["tool"] for row in table] == shown
-        assert table.note.startswith("own: did not start: ")
+        assert table.note.startswith("own: could not start: ")
         assert table.note.endswith("; this is what it had when it last ran")
         assert len(mcp.tools) == 0
     with notebook(own={**own, "disabled": True}) as mcp:
@@ -213,7 +213,7 @@ def test_the_last_state_of_each_server_is_stored() -> None:
     }
     assert rows["good"]["protocol"] == "2026-07-28"
     assert rows["good"]["last seen"] and not rows["bad"]["last seen"]
-    assert str(rows["bad"]["last error"]).startswith("did not start: the server exited with code 3; it last wrote: ")
+    assert str(rows["bad"]["last error"]).startswith("Could not start: exited with code 3. Last output: ")
 
 
 def test_the_era_that_a_server_answered_in_is_remembered(tmp_path: Path) -> None:
@@ -275,11 +275,11 @@ def test_a_lazy_server_whose_files_have_changed_needs_a_new_agreement_at_its_fir
     changed()
     gathered = "import asyncio\nr = await asyncio.gather(mcp.own.echo.aio('a'), mcp.own.echo.aio('b'))"
     both = kernel.run(f"{gathered}\n[each.text for each in r]", answers=["yes"])
-    assert (both.text, both.prompts) == ("['a', 'b']", ["run it? [yes, no] "])
+    assert (both.text, both.prompts) == ("['a', 'b']", ["Run it? [yes, no] "])
     changed()
     refused = kernel.run("mcp.own.echo('a')", answers=["no"])
     assert refused.error is not None and refused.error.ename == "TrustError"
-    assert refused.prompts == ["run it? [yes, no] "]
+    assert refused.prompts == ["Run it? [yes, no] "]
     assert kernel.run("%mcp start own", answers=["yes"]).error is None
     changed()
     alone = kernel.run("mcp.own.echo('a')").error  # no one can be asked

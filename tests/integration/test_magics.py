@@ -371,7 +371,7 @@ def test_servers_are_stopped_started_switched_off_and_forgotten(kernel: Kernel) 
 
 def test_a_tool_is_switched_off_by_either_of_its_names(kernel: Kernel) -> None:
     assert done(kernel, "%mcp disable everything.get_sum").stdout == (
-        "disabled: everything.get_sum (until the kernel ends; after a restart: %mcp restore)\n"
+        "disabled: everything.get_sum (until the kernel stops; after a restart: %mcp restore)\n"
     )
     refusal = ["PolicyError: everything.get-sum: is disabled by 'everything.get_sum'"]
     for call in ("%mcp call everything.get-sum a=1 b=2", "mcp.everything.get_sum(1, 2)"):
@@ -520,7 +520,7 @@ def test_a_server_tells_its_uptime_retries_capabilities_and_answers_a_ping(kerne
     done(kernel, "mcp.mortal.echo('again')")
     done(kernel, "import time")
     assert text(kernel, "server.retries.count, 0 <= time.time() - server.retries.last < 60") == "(1, True)"
-    reason = "the server exited with code 3; it last wrote: misbehaving: dying as told"
+    reason = "the server exited with code 3. Last output: misbehaving: dying as told"
     assert ast.literal_eval(text(kernel, "server.retries.reason")) == reason
     done(kernel, "%mcp stop mortal;")
     stopped = "(None, {}, {}, '')"

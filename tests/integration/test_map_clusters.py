@@ -178,7 +178,7 @@ def test_one_question_covers_the_calls_of_all_workers(mcp: Mcp, record: Path, cl
         assert not calls(record)
     else:
         assert mcp.rows.write.map(["a", "b", "c"], executor=client).summary["succeeded"] == 3
-    assert [question.calls[0].sentence for question in user.asked] == ["You want to run rows.write 3 times"]
+    assert [question.calls[0].sentence for question in user.asked] == ["Run rows.write 3 times?"]
 
 
 # -- who calls --------------------------------------------------------------------------------------------------------

@@ -637,7 +637,7 @@ def test_one_question_covers_all_calls(mcp: Mcp, record: Path, answer: Any) -> N
     else:
         assert answer == "once"
         assert mapped.summary["succeeded"] == 3
-    assert [question.calls[0].sentence for question in user.asked] == ["You want to run rows.read 3 times"]
+    assert [question.calls[0].sentence for question in user.asked] == ["Run rows.read 3 times?"]
 
 
 def test_a_cancelled_map_makes_no_further_call_where_calls_wait_for_their_turn(mcp: Mcp, record: Path) -> None:

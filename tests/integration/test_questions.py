@@ -61,7 +61,7 @@ def test_a_form_is_filled_at_the_prompts_of_a_sync_call(shared: Kernel, server: 
     assert outcome.prompts == [
         "Name: ",
         "Age (a whole number, at least 0, optional) [30]: ",
-        "send? [Enter: yes, again] ",
+        "Send? [Enter: yes, again] ",
     ]
     assert outcome.stdout == (
         f"{server}.ask_form asks for your input:\n"
@@ -101,9 +101,9 @@ def test_of_two_calls_each_is_asked_about_its_own(shared: Kernel) -> None:
 def test_invalid_answers_are_asked_for_again(shared: Kernel) -> None:
     outcome = run(shared, "print(mcp.old.ask_form().text)", "", '""', "old", "-1", "36", "again", "Ada", "36", "")
     assert outcome.stdout.endswith("Ada is 36\n")
-    assert '  this value is required; "" is an empty text\n' in outcome.stdout
-    assert "  expected a whole number\n" in outcome.stdout
-    assert "  expected at least 0\n" in outcome.stdout
+    assert '  This value is required; "" is an empty text\n' in outcome.stdout
+    assert "  Must be a whole number\n" in outcome.stdout
+    assert "  Must be at least 0\n" in outcome.stdout
 
 
 @pytest.mark.parametrize(("word", "action"), [("!decline", "decline"), ("!cancel", "cancel")])
@@ -115,7 +115,7 @@ def test_the_user_declines_or_cancels(shared: Kernel, word: str, action: str) ->
 def test_an_address_is_shown_in_full_with_its_domain(shared: Kernel, server: str) -> None:
     outcome = run(shared, f"print(mcp.{server}.ask_url().text)", "")
     assert outcome.stdout == (
-        f"{server}.ask_url asks you to visit example.com:\n"
+        f"{server} wants you to open example.com:\n"
         "  │ Please log in.\n"
         "  https://example.com/login?state=1\n"
         "Nothing is opened for you. Enter: I agree, and open it myself · !decline · !cancel\n"
@@ -254,7 +254,7 @@ NO_MATCH = "on_elicitation returned values that do not match the schema: "
         ("{'name': 5}", NO_MATCH + "name: expected string, got 5"),
         ("{}", NO_MATCH + "missing argument 'name'"),
         ("{'name': 'Ada', 'years': 3}", NO_MATCH + "no argument 'years'"),
-        ("{'name': 'Ada', 'age': -1}", NO_MATCH + "age: -1 is less than 0"),
+        ("{'name': 'Ada', 'age': -1}", NO_MATCH + "age: must be at least 0, got -1"),
         (
             "5",
             "on_elicitation returned 5: return a dict of values, True to accept, False to decline, or None to cancel",

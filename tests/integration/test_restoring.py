@@ -22,7 +22,7 @@ from tests.kernels import Kernel
 
 COMMAND = server_command("misbehaving")
 SECRET = "hunter2-hunter2"
-LIFETIME = "(until the kernel ends; after a restart: %mcp restore)"
+LIFETIME = "(until the kernel stops; after a restart: %mcp restore)"
 
 
 def started(folder: Path, notebook: str = "one.ipynb") -> AbstractContextManager[Kernel]:
@@ -47,7 +47,7 @@ def first_session(kernel: Kernel, folder: Path) -> None:
     done(kernel, f"%mcp load off -- {command};\n%mcp load gone -- {command};\n%mcp unload gone;\n%mcp disable off;")
     assert done(kernel, "%mcp disable demo.fail").stdout == f"disabled: demo.fail {LIFETIME}\n"
     shown = text(kernel, "%mcp policy deny demo.slow")
-    assert shown.endswith("deny demo.slow (this notebook) · until the kernel ends; after a restart: %mcp restore")
+    assert shown.endswith("deny demo.slow (this notebook) · until the kernel stops; after a restart: %mcp restore")
     done(kernel, "%mcp policy allow demo.echo;")
 
 

@@ -211,7 +211,7 @@ def test_a_console_that_ignores_updates_of_displays_shows_every_reason_and_the_e
         ),
         "✗ bad: there is no program 'no-such-program' (looked for no-such-program, on the PATH)",
         "✓ good: ready, 13 tools",
-        "✗ flaky: did not start: the server exited with code 1; it last wrote: no database",
+        "✗ flaky: could not start: exited with code 1. Last output: no database",
     ]
     assert failed.stdout.strip() == "✗ nada: failed"
     assert failed.error is not None
@@ -224,7 +224,7 @@ def test_a_typed_command_that_ends_by_itself_is_tried_once(kernel: Kernel) -> No
     outcome = kernel.run(f'%mcp load once -- {sys.executable} -c "{code}"')
 
     assert outcome.error is not None
-    assert outcome.error.evalue.startswith("once: did not start: the server exited with code 1; it last wrote: cannot")
+    assert outcome.error.evalue.startswith("once: could not start: exited with code 1. Last output: cannot")
     assert (kernel.folder / "count").read_text() == "..", "with the probe of its era, and without"
 
 
@@ -294,7 +294,7 @@ def test_a_change_of_policy_shows_the_tools_that_it_concerns(kernel: Kernel) -> 
     assert text(kernel, "%mcp policy ask demo.echo") == (
         "MCP policy\ntool       you  models  apps  by\n"
         "demo.echo  ask  ask     ask   ask demo.echo (this notebook)\nask demo.echo (this notebook)"
-        " · until the kernel ends; after a restart: %mcp restore"
+        " · until the kernel stops; after a restart: %mcp restore"
     )
     many = text(kernel, "%mcp policy ask everything.*")
     assert len(many.splitlines()) == 13 and "more: %mcp policy · " in many

@@ -34,7 +34,7 @@ def test_a_password_that_was_asked_for_is_stored_for_its_definition(start_kernel
     write()
     kernel = new_kernel()
     asked = kernel.run(load, answers=["the-first-token", "", ""])
-    assert asked.prompts == ["token: ", "mode [fast]: ", "send? [Enter: yes, again] "]  # two servers, once
+    assert asked.prompts == ["token: ", "mode [fast]: ", "Send? [Enter: yes, again] "]  # two servers, once
     assert (token(kernel, "one"), token(kernel, "two")) == (repr("the-first-token"[::-1]),) * 2
     listed = (kernel.run("%mcp secret list").text or "").splitlines()
     assert re.split("  +", listed[1]) == ["secret", "kept in", "changed", "only for"]

@@ -110,7 +110,7 @@ def test_a_new_selection_for_each_response_is_the_same_conversation(mcp: Mcp) ->
     [
         ("fail", PAGE, "mail.fail"),
         ("refuse", f"Error: {PAGE}", "mail.refuse"),
-        ("die", f"Error: mail: the server exited with code 3; it last wrote: {PAGE}", "mail.die"),
+        ("die", f"Error: mail: the server exited with code 3. Last output: {PAGE}", "mail.die"),
     ],
 )
 def test_the_text_of_an_error_is_untrusted(mcp: Mcp, name: str, content: str, source: str) -> None:

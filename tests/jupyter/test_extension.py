@@ -58,7 +58,7 @@ def test_a_program_with_jupyters_login_gets_the_status_of_every_kernels_servers(
         "name": "demo", "state": "ready", "protocol": "2026-07-28", "tools": 5, "calls": 1, "last_error": ""
     }  # fmt: skip
     assert (broken["name"], broken["state"], broken["tools"], broken["calls"]) == ("broken", "error", 0, 0)
-    last = "did not start: the server exited with code 1; it last wrote: no --token=[secret] today"
+    last = "could not start: exited with code 1. Last output: no --token=[secret] today"
     assert broken["last_error"] == last
     kernel.run("%mcp unload broken")
 

@@ -67,7 +67,7 @@ SHOWN = {
 WARNED = {
     "questions-of-a-server": [
         "ipymcp: booking.book asked a question that was cancelled: on_elicitation returned values that do not match "
-        "the schema: guests: 400 is more than 8\n"
+        "the schema: guests: must be at most 8, got 400\n"
     ]
 }
 """What each notebook shows on stderr."""

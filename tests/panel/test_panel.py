@@ -156,7 +156,7 @@ def test_why_a_server_does_not_run_is_shown_with_the_hint(open_notebook: OpenNot
     error = view.state["servers"]["gone"]["error"]
     assert (error["type"], error["message"]) == (
         "CommandNotFound",
-        "there is no program '/no/such/program' (looked for /no/such/program)",
+        "There is no program '/no/such/program' (looked for /no/such/program)",
     )
     assert error["hint"]
 
@@ -195,7 +195,7 @@ def test_tools_are_disabled_for_calls_and_enabled_again(demo: Notebook) -> None:
     assert (row["disabled"], row["decision"]) == (True, "allow"), "a tool that is switched off keeps its decision"
     view.until(lambda state: state["servers"]["demo"]["disabled_tools"] == 1)
     refused = view.reply("call", server="demo", tool="query", arguments={"table": "penguins"})
-    assert refused["error"] == {"message": "is disabled", "hint": "press Enable", "type": "PolicyError"}
+    assert refused["error"] == {"message": "is disabled", "hint": "choose Enable", "type": "PolicyError"}
     view.ask("enable_tools", tools=[query])
     row = view.ask("tool", **query)
     assert (row["disabled"], row["decision"]) == (False, "allow")
@@ -356,8 +356,8 @@ def test_arguments_are_validated_all_at_once(demo: Notebook) -> None:
     wrong = view.ask("validate", server="demo", tool="query", arguments={"limit": "many"})
     assert wrong == {
         "errors": [
-            {"path": ["limit"], "message": "expected integer, got 'many'"},
-            {"path": ["table"], "message": "is missing"},
+            {"path": ["limit"], "message": "Expected integer, got 'many'"},
+            {"path": ["table"], "message": "Required"},
         ]
     }
     assert view.ask("validate", server="demo", tool="query", arguments={"table": "penguins"}) == {"errors": []}
@@ -501,7 +501,7 @@ def test_a_login_and_a_visit_may_be_refused(demo: Notebook) -> None:
     view.until_no_question()
     future, question = asked(view, asking(demo, visit).answer)
     assert question["message"] == "Please <img src=x onerror=alert(1)>⟨U+202E⟩"
-    assert (question["title"], question["domain"]) == ("far.tool asks you to visit example.com", "example.com")
+    assert (question["title"], question["domain"]) == ("far wants you to open example.com", "example.com")
     view.answer(question, action="decline")
     assert future.result(10) == ElicitationAnswer("decline")
 
@@ -516,10 +516,10 @@ def test_a_question_ends_with_the_last_view(demo: Notebook) -> None:
 @pytest.mark.parametrize(
     ("format_", "wrong", "problem", "right"),
     [
-        ("email", "nope", "expected an email address", "a@example.com"),
-        ("uri", "nope", "expected an address, such as https://host/path", "https://example.com/a"),
-        ("date", "28.7.2026", "expected a date, such as 2026-07-28", "2026-07-28"),
-        ("date-time", "2026-07-28", "expected a timestamp, such as 2026-07-28T09:30:00Z", "2026-07-28T09:30:00Z"),
+        ("email", "nope", "Must be an email address", "a@example.com"),
+        ("uri", "nope", "Must be an address, such as https://host/path", "https://example.com/a"),
+        ("date", "28.7.2026", "Must be a date, such as 2026-07-28", "2026-07-28"),
+        ("date-time", "2026-07-28", "Must be a timestamp, such as 2026-07-28T09:30:00Z", "2026-07-28T09:30:00Z"),
     ],
 )
 def test_the_format_of_a_value_is_checked_in_the_kernel(
@@ -590,9 +590,9 @@ VERBS = {
     "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}
     | {"load", "known", "memory", "protocol", "restart_all", "enable_tools", "disable_tools", "set_value", "used"}
     | {"restore", "forget"}
-    | {"registry", "search", "try", "trial_progress", "keep", "drop", "definition", "remove", "load_file"},
+    | {"registry", "search", "try", "pasted", "trial_progress", "keep", "drop", "definition", "remove", "load_file"},
 }
-REQUIRED = {"words": "x", "trial": 1, "keep": "me", "by": "command", "what": "x", "path": "x"}
+REQUIRED = {"words": "x", "trial": 1, "keep": "me", "by": "command", "what": "x", "path": "x", "text": "x"}
 """Fields with which the commands that add a server would be carried out."""
 
 

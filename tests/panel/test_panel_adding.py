@@ -118,7 +118,7 @@ def test_a_trial_that_fails_shows_its_log_and_keeps_nothing(notebook: Notebook, 
     agreed = {"servers": ["clock_broken"], "secrets": []}
     reply = tried(view, [agreed], by="registry", what="io.github.example/clock-broken", way=0)
     outcome = reply["value"]
-    assert outcome["problem"]["message"].endswith("it last wrote: the clock has no hands")
+    assert outcome["problem"]["message"].endswith("Last output: the clock has no hands")
     assert outcome["log"][1:] == ["the clock has no hands"], "after a line of uv, each line once, and none of ipymcp"
     assert not own_file.exists()
     assert view.reply("keep", trial=1)["error"]["message"] == "this trial does not exist or has not finished"
@@ -151,7 +151,7 @@ def test_a_trial_tells_how_its_start_goes_and_starts_the_server_once(notebook: N
     assert time.time() - 60 < shown["since"] <= time.time()
     program.with_suffix(".go").touch()
     outcome = view.wait(lambda one: one["kind"] == "reply" and one["id"] == 9_000)["value"]
-    assert outcome["problem"]["message"].endswith("it last wrote: unpacking 1 of 2 / no licence")
+    assert outcome["problem"]["message"].endswith("Last output: unpacking 1 of 2 / no licence")
     launches = len(program.with_suffix(".starts").read_text())
     assert launches <= 2  # with and without the handshake
     assert view.ask("trial_progress", trial=1) is None
@@ -241,11 +241,10 @@ def test_secrets_in_arguments_headers_and_addresses_go_to_the_secret_store(noteb
     assert arguments[-5:] == [f"--token={variables[0]}", "--api-key", variables[1], "--level=debug", variables[2]]
     running = psutil.Process(notebook.mcp.servers["mine"].pid)
     assert running.cmdline()[-5:] == shlex.split(line)[-5:]
-    headers = "Authorization: Bearer abcdefgh12345678"
     url = "http://127.0.0.1:9/mcp?api_key=sesame1234"
-    tried(view, [], by="url", what=url, headers=headers, name="far", trial=2)
-    document = {"mcpServers": {"far": {"url": url, "headers": {"Authorization": "Bearer abcdefgh12345678"}}}}
-    addition = host.loop.run(from_values(host, None, document, "me"))
+    values = {"url": url, "headers": {"Authorization": "Bearer abcdefgh12345678"}}
+    tried(view, [], by="fields", what=json.dumps(values), name="far", trial=2)
+    addition = host.loop.run(from_values(host, None, {"mcpServers": {"far": values}}, "me"))
     assert addition.definition.url == "http://127.0.0.1:9/mcp?api_key=${secret:far-api_key}"
     assert addition.definition.headers == {"Authorization": "Bearer ${secret:far-Authorization}"}
     kept = {one.name: host.store.secrets.get(one.name) for one in host.store.secrets.kept()}
@@ -261,13 +260,9 @@ def test_secrets_in_arguments_headers_and_addresses_go_to_the_secret_store(noteb
 
 def test_a_url_and_a_pasted_document_define_a_server(notebook: Notebook, own_file: Path) -> None:
     view = notebook.view()
-    reply = tried(view, [], by="url", what="http://127.0.0.1:9/mcp", headers="X-Level: debug", name="far")
-    assert reply["value"]["problem"]["message"].startswith("could not be opened: ")
-    assert view.reply("try", trial=2, keep="me", by="url", what="http://x.example/", headers="no")["error"] == {
-        "message": "a header has no value",
-        "hint": "write one on each line, as Name: value",
-        "type": "ConfigError",
-    }
+    values = {"url": "http://127.0.0.1:9/mcp", "headers": {"X-Level": "debug"}}
+    reply = tried(view, [], by="fields", what=json.dumps(values), name="far")
+    assert reply["value"]["problem"]["message"].startswith("Could not be opened: ")
     document = {"servers": {"pasted": ENTRY}}
     assert tried(view, [], by="json", what=f"// theirs\n{json.dumps(document)}", trial=3)["ok"]
     assert view.ask("keep", trial=3)["cell"] == "%mcp load pasted"
@@ -284,6 +279,38 @@ def test_a_pasted_entry_without_a_name_gets_one_as_its_command_does(notebook: No
     assert error["message"].endswith("mcpServers.server.command: expected a string, got 5")
 
 
+@pytest.mark.usefixtures("own_file")
+def test_the_values_of_a_form_are_checked_one_by_one_and_in_its_own_units(notebook: Notebook) -> None:
+    view = notebook.view()
+    values = {"command": DEMO[0], "args": DEMO[1:], "timeout": 5000, "env": {"LEVEL": "debug"}, "extra": 1}
+    for trial, (wrong, key) in enumerate(
+        [({"timeout": "soon"}, "timeout"), ({"env": {"A": 5}}, "env.A"), ({"command": None}, None)], start=1
+    ):
+        reply = view.reply("try", trial=trial, keep="me", by="fields", what=json.dumps(values | wrong))
+        assert not reply["ok"], reply
+        assert (reply["error"]["type"], reply["error"].get("key")) == ("ConfigError", key)
+    assert tried(view, [], by="fields", what=json.dumps(values), keep="notebook", name="mine", trial=9)["ok"]
+    view.ask("keep", trial=9)
+    definition = notebook.host.sessions["mine"].definition
+    assert (definition.timeout, definition.env, definition.extra) == (5000, {"LEVEL": "debug"}, {"extra": 1})
+
+
+@pytest.mark.usefixtures("own_file")
+def test_what_is_pasted_into_a_form_is_read_if_it_defines_one_server_in_sight(notebook: Notebook) -> None:
+    view = notebook.view()
+    found = view.ask("pasted", text="claude mcp add weather -e KEY=${KEY} -- uvx weather-mcp --units metric")
+    assert found["name"] == "weather"
+    values = {"command": "uvx", "args": ["weather-mcp", "--units", "metric"], "env": {"KEY": "${KEY}"}}
+    assert json.loads(found["text"]) == values
+    document = json.dumps({"servers": {"far": {"type": "http", "url": "https://a.example/mcp"}}})
+    assert view.ask("pasted", text=document) == {"name": "far", "text": '{"url": "https://a.example/mcp"}'}
+    assert view.ask("pasted", text=f"PORT=1 {LINE}")["name"] is None
+    link = "vscode:mcp/install?%7B%22name%22%3A%22a%22%2C%22command%22%3A%22uvx%22%7D"
+    for several in (f"a -- {LINE}\nb -- {LINE}", link):
+        assert view.ask("pasted", text=several) is None
+    assert view.reply("pasted", text="uvx 'a")["error"]["message"] == "pasted: a quote is not closed"
+
+
 def test_a_field_takes_what_people_paste_also_several_servers(notebook: Notebook, own_file: Path) -> None:
     view = notebook.view()
     entry = json.dumps(ENTRY)
@@ -292,7 +319,7 @@ def test_a_field_takes_what_people_paste_also_several_servers(notebook: Notebook
             ("json", f'"weather": {entry},', "weather"),
             ("json", f"claude mcp add a -- {LINE}", "a"),
             ("command", f"code --add-mcp '{json.dumps({'name': 'b', **ENTRY})}'", "b"),
-            ("url", f"c -- {LINE}", "c"),
+            ("command", f"c -- {LINE}", "c"),
         ],
         start=1,
     ):
@@ -342,7 +369,7 @@ def test_a_server_of_the_own_file_is_edited_duplicated_and_removed(notebook: Not
     assert shown["keep"] == "me"
     assert "abcdefgh12345678" not in shown["text"]
     changed = {**json.loads(shown["text"]), "timeout": 7}
-    assert tried(view, [], by="json", what=json.dumps(changed), replaces="mine")["ok"]
+    assert tried(view, [], by="fields", what=json.dumps(changed), replaces="mine")["ok"]
     view.ask("keep", trial=1)
     written = servers_in(own_file)["mine"]
     assert (written["timeout"], written["colour"], written["env"]) == (7, "kept", {"TOKEN": "${secret:mine-TOKEN}"})
@@ -397,7 +424,7 @@ def test_a_trial_that_ends_while_it_asks_closes_its_question_and_starts_nothing(
         what = {
             "trust": QUIET,
             "secret": {"by": "registry", "what": CLOCK, "way": 0},
-            "login": {"by": "url", "what": server.url, "name": "far"},
+            "login": {"by": "json", "what": server.url, "name": "far"},
         }[kind]
         question = asked(view, kind, **what)
         other.until(lambda state: bool(state["questions"]))

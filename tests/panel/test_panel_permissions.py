@@ -29,7 +29,7 @@ from tests.panels import Message
 
 ALL = ("once", "answer", "server", "notebook", "always", "never", "no")
 FORM: dict[str, Any] = {"type": "object", "properties": {"password": {"type": "string", "format": "password"}}}
-CANDIDATE = Candidate("theirs", ("run: ./theirs",), (), ("gh",))
+CANDIDATE = Candidate("theirs", "will run `theirs` in this folder.", ("Command     ./theirs",), (), ("gh",))
 CALL = WantedCall("demo", "query", {}, "model", "ask *", "")
 
 TRUST = TrustQuestion("/project/mcp.json", "belongs to a project", (CANDIDATE,))

@@ -135,6 +135,6 @@ def test_a_tool_of_a_thousand_fields_is_shown_validated_and_called(open_notebook
     values = dict.fromkeys(names, 1)
     assert view.ask("validate", server="wide", tool="fill", arguments=values) == {"errors": []}
     wrong = view.ask("validate", server="wide", tool="fill", arguments={**values, "field_999": "x"})
-    assert wrong == {"errors": [{"path": ["field_999"], "message": "expected integer, got 'x'"}]}
+    assert wrong == {"errors": [{"path": ["field_999"], "message": "Expected integer, got 'x'"}]}
     assert len(view.ask("validate", server="wide", tool="fill", arguments={})["errors"]) < 100  # the first few
     assert view.call("wide", "fill", **values)["preview"]["json"] == {"tool": "fill", "arguments": values}

@@ -245,6 +245,6 @@ def test_a_prompt_shows_all_lines_of_code_with_their_numbers(
     assert TerminalPrompts().ask(ApprovalQuestion((wanted,), ("once", "no"))) == "once"
 
     shown = capsys.readouterr().out.splitlines()
-    assert shown[:2] == ["The model wants to run code in this notebook:", "  it would run here"]
+    assert shown[:2] == ["The model wants to run code in this notebook:", "  It would run here"]
     assert [line.removeprefix("  │ ")[:3] for line in shown[2:-1]] == [f"{number:3}" for number in range(1, 205)]
     assert [line[8:] for line in shown[2:-1]] == code.replace("\u202e", "⟨U+202E⟩").split("\n")

@@ -175,7 +175,7 @@ def large(tmp_path: Path) -> Path:
     return tmp_path
 
 
-CAN_CHANGE = "what else it runs can change"
+CAN_CHANGE = "what else it runs can change after you agree"
 
 
 def test_a_definition_in_a_folder_of_too_many_files_is_bound_in_part(large: Path) -> None:
@@ -226,10 +226,10 @@ def test_a_folder_of_data_is_not_a_package(tmp_path: Path) -> None:
         assert binding(define(tmp_path, *command)) == Binding()
 
 
-def test_a_remote_server_is_bound_to_nothing_and_a_package_to_any_file(tmp_path: Path) -> None:
+def test_a_remote_server_is_bound_to_nothing_and_a_package_to_no_file(tmp_path: Path) -> None:
     write(tmp_path / "x.sh", "")
     assert bound_to(define(tmp_path, None, url="https://x.example/x.sh")) == ""
-    assert bound_to(define(tmp_path, "uvx", "x")) == "any file: what it runs can change"
+    assert bound_to(define(tmp_path, "uvx", "x")) == "no file"
 
 
 def test_the_digest_does_not_cover_other_files(tmp_path: Path) -> None:

@@ -389,7 +389,9 @@ def test_servers_are_imported_from_a_host_or_a_file(home: Path, own: Path, host:
     assert (again.names, again.notes) == ((), ("a is there already, and is kept; --replace replaces it",))
     user = agreeing(host, "a")
     config_edits.import_from("../q/.vscode/mcp.json", ["a"], host, replace=True, **OWN)
-    assert user.asked[0].candidates[0].dangers[0] == f"takes the place of your own a ({own}): its calls would go here"
+    assert (
+        user.asked[0].candidates[0].dangers[0] == f"Takes the place of your own a ({own}), so its calls would go here"
+    )
     folder = str(home / "q")
     args = [f"{folder}/s.py", "${input:k}", "$${x}"]
     assert servers(own)["a"] == {"command": "y", "args": args, "env_file": f"{folder}/.env", "cwd": folder}
@@ -419,7 +421,7 @@ def test_a_named_file_is_imported_only_as_far_as_the_user_agreed(home: Path, own
     [question] = user.asked
     assert (question.file, question.why) == (str(theirs), f"is to be imported into {own}")
     assert question.candidates[0].secrets == ("gh",)
-    assert "variable    API_KEY=./x" in question.candidates[0].lines
+    assert "Variable    API_KEY=./x" in question.candidates[0].lines
 
     agreeing(host, "fs", secrets=[("fs", "gh")])
     assert import_file().names == ("fs",)

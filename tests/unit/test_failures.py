@@ -86,7 +86,7 @@ def test_the_mirror_that_a_package_runner_did_not_get_is_named(
     definition = ServerDefinition(name="x", command=command, args=args)
 
     def hint(line: str, **changes: Any) -> str | None:
-        return explain(StartError("did not start"), definition.replace(**changes), (line,), 1).hint
+        return explain(StartError("could not start"), definition.replace(**changes), (line,), 1).hint
 
     are, they = ("is", "passes it") if len(names) == 1 else ("are", "passes them")
     options = " ".join(f"--env {name}" for name in names)

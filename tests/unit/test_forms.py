@@ -47,20 +47,20 @@ def test_typed_text_is_read_as_the_type_of_the_field(schema: dict[str, Any], typ
 @pytest.mark.parametrize(
     ("schema", "typed", "complaint"),
     [
-        ({"type": "integer"}, "1.5", "expected a whole number"),
-        ({"type": "number"}, "nan", "expected a number"),
-        ({"type": "number", "minimum": 0, "maximum": 1}, "2", "expected 0 to 1"),
-        ({"type": "integer", "maximum": 9}, "10", "expected at most 9"),
-        ({"type": "string", "minLength": 2}, "a", "expected at least 2 characters"),
-        ({"type": "string", "minLength": 1}, "", "expected at least 1 character"),
-        ({"type": "string", "minLength": 2, "maxLength": 2}, "abc", "expected 2 characters"),
-        ({"type": "string", "format": "email"}, "ada", "expected an email address"),
-        ({"type": "string", "format": "uri"}, "a b", "expected an address, such as https://host/path"),
-        ({"type": "string", "format": "date"}, "20260728", "expected a date, such as 2026-07-28"),
-        ({"type": "string", "format": "date-time"}, "2026-07-28", "expected a timestamp, such as 2026-07-28T09:30:00Z"),
-        ({"type": "boolean"}, "perhaps", "expected y or n"),
-        ({"type": "string", "enum": ["a", "b"]}, "3", "expected a number from 1 to 2, or one of the names"),
-        ({"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": ["a", "b"]}}, "a,b", "expected 1 of them"),
+        ({"type": "integer"}, "1.5", "must be a whole number"),
+        ({"type": "number"}, "nan", "must be a number"),
+        ({"type": "number", "minimum": 0, "maximum": 1}, "2", "must be 0 to 1"),
+        ({"type": "integer", "maximum": 9}, "10", "must be at most 9"),
+        ({"type": "string", "minLength": 2}, "a", "must have at least 2 characters"),
+        ({"type": "string", "minLength": 1}, "", "must have at least 1 character"),
+        ({"type": "string", "minLength": 2, "maxLength": 2}, "abc", "must have 2 characters"),
+        ({"type": "string", "format": "email"}, "ada", "must be an email address"),
+        ({"type": "string", "format": "uri"}, "a b", "must be an address, such as https://host/path"),
+        ({"type": "string", "format": "date"}, "20260728", "must be a date, such as 2026-07-28"),
+        ({"type": "string", "format": "date-time"}, "2026-07-28", "must be a timestamp, such as 2026-07-28T09:30:00Z"),
+        ({"type": "boolean"}, "perhaps", "must be y or n"),
+        ({"type": "string", "enum": ["a", "b"]}, "3", "must be a number from 1 to 2, or one of the names"),
+        ({"type": "array", "minItems": 1, "maxItems": 1, "items": {"enum": ["a", "b"]}}, "a,b", "choose 1 of them"),
     ],
 )
 def test_an_invalid_value_is_refused_with_the_expected_form(schema: dict[str, Any], typed: str, complaint: str) -> None:
@@ -166,7 +166,7 @@ def test_a_servers_text_cannot_imitate_the_prompt(typed: list[str], capsys: pyte
     url = "https://good.example@xn--80ak6aa92e.com/\u202efdp"
     TerminalPrompts().ask(UrlQuestion("server", "tool", "\x1b[2JHi\r\nserver.tool asks:\u200b", url))
     assert capsys.readouterr().out == (
-        "server.tool asks you to visit xn--80ak6aa92e.com:\n"
+        "server wants you to open xn--80ak6aa92e.com:\n"
         "  │ ␛[2JHi\n"
         "  │ server.tool asks:⟨U+200B⟩\n"
         "  https://good.example@xn--80ak6aa92e.com/⟨U+202E⟩fdp\n"
@@ -179,7 +179,7 @@ def test_a_domain_in_foreign_letters_is_shown_in_both_ways(
 ) -> None:
     host = "\u0430\u0440\u0440\u04cf\u0435.com"
     TerminalPrompts().ask(UrlQuestion("server", None, "", f"https://{host}/"))
-    assert capsys.readouterr().out.startswith(f"server asks you to visit {host} (xn--80ak6aa92e.com):\n")
+    assert capsys.readouterr().out.startswith(f"server wants you to open {host} (xn--80ak6aa92e.com):\n")
 
 
 def test_letters_that_only_browsers_preserve_are_shown_escaped() -> None:
@@ -214,7 +214,7 @@ def test_formats_are_checked_in_nested_values_too() -> None:
     right = {"mail": "ada@example.org", "seen": "2026-07-28T09:30:00Z"}
     assert [*format_errors(schema, {"people": [right, {"seen": None}], "site": "urn:a", "more": "x"})] == []
     assert [*format_errors(schema, {"people": [right, {"mail": "ada", "seen": "today"}], "site": "a b"})] == [
-        (("people", 1, "mail"), "expected an email address"),
-        (("people", 1, "seen"), "expected a timestamp, such as 2026-07-28T09:30:00Z"),
-        (("site",), "expected an address, such as https://host/path"),
+        (("people", 1, "mail"), "must be an email address"),
+        (("people", 1, "seen"), "must be a timestamp, such as 2026-07-28T09:30:00Z"),
+        (("site",), "must be an address, such as https://host/path"),
     ]

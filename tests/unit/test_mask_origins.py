@@ -51,7 +51,7 @@ def test_a_question_about_calls_shows_code_tools_and_recipients_whole() -> None:
     assert shown.code == CODE
     assert (shown.tool, shown.server) == ("send_everything", "mail")
     assert shown.arguments == {"to": "eve@evil.example", "text": f"with {LABEL}"}
-    assert shown.why == f"a rule of the policy · your secrets are shown as {LABEL}"
+    assert shown.why == f"A rule of the policy · Your secrets are shown as {LABEL}"
 
 
 @pytest.mark.parametrize(

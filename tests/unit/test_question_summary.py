@@ -47,8 +47,8 @@ def test_a_scope_cannot_add_a_line_to_the_question_of_a_login() -> None:
 
 
 def test_the_line_of_a_trust_question_names_allowed_and_refused_servers() -> None:
-    candidates = tuple(Candidate(name, (), (), ()) for name in ("a", "b", "c"))
+    candidates = tuple(Candidate(name, "", (), (), ()) for name in ("a", "b", "c"))
     question = TrustQuestion(".mcp.json", "is new", candidates)
-    assert question.summary(TrustAnswer(frozenset({"c", "a"}))) == "May servers of .mcp.json run? · yes: a, c · no: b"
-    assert question.summary(TrustAnswer()) == "May servers of .mcp.json run? · no: a, b, c"
-    assert question.summary(None) == "May servers of .mcp.json run? · not answered"
+    assert question.summary(TrustAnswer(frozenset({"c", "a"}))) == "Trust servers of .mcp.json? · yes: a, c · no: b"
+    assert question.summary(TrustAnswer()) == "Trust servers of .mcp.json? · no: a, b, c"
+    assert question.summary(None) == "Trust servers of .mcp.json? · not answered"

@@ -80,7 +80,7 @@ MEMBERS = "list[{'path': str, 'patches': list[{'start': int, 'end': int}], 'mode
         (SEARCH, ("a",), {"max_results": 1, "max-results": 2}, "max-results: is given twice", ...),
         (SEARCH, ("a",), {"limit": "abc"}, "limit: expected integer, got 'abc'",
          "limit: int | None · How many at most."),
-        (SEARCH, ("a",), {"limit": 0}, "limit: 0 is less than 1", ...),
+        (SEARCH, ("a",), {"limit": 0}, "limit: must be at least 1, got 0", ...),
         (SEARCH, (2139,), {}, "path: expected string, got 2139", "quote it: '2139'"),
         (SEARCH, (None,), {}, "path: expected string, got None", ...),
         (SEARCH, ("a",), {"mode": "fst"}, "mode: 'fst' is not one of 'fast', 'full'", "did you mean 'fast'?"),

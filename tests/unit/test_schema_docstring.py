@@ -67,7 +67,7 @@ Returns:
     A ToolResult; its .data has
         content: str
 
-The server's hints: read-only, closed world.
+The server says: read-only, no outside access.
 
 Tool 'read-file' of the MCP server 'fs'."""
     )

@@ -95,7 +95,7 @@ def test_a_server_that_the_user_refused_is_asked_about_when_it_is_named_and_not_
     trust = Trust(database, user)  # of another kernel
     assert may_run(trust, *TWO, again=False) == ["git"]
     assert user.asked == []
-    assert refusal(trust, definition())[0] == "TrustError: fs: you said that it may not run: /project/mcp.json"
+    assert refusal(trust, definition())[0] == "TrustError: fs: you did not trust this server: /project/mcp.json"
     assert may_run(trust, definition("fs", args=("changed",)), again=False) == ["fs"]
     assert may_run(trust, definition("fs")) == ["fs"]
     assert len(user.asked) == 2
@@ -277,22 +277,25 @@ def test_a_definition_is_shown_whole_and_secrets_are_masked_in_the_users_own_fil
         auto_approve=("read_*",),
         cwd="sub",
     )
-    assert described(one) == [
-        "runs        uvx server --token '•••• (16 characters)' '--url=https://me:•••• (8 characters)@host/?api_key="
+    description = described(one)
+    assert description.summary == "will run `uvx server --token …` in `sub` and will get your secret github."
+    assert [*description.lines] == [
+        "Command     uvx server --token '•••• (16 characters)' '--url=https://me:•••• (8 characters)@host/?api_key="
         "•••• (8 characters)'",
-        "in          sub",
-        "variable    API_KEY=•••• (19 characters)",
-        "variable    LEVEL=debug",
-        "variable    TOKEN=${secret:github}",
-        "unasked     read_* (autoApprove: models may call these)",
-        "gives       your secret github to env.TOKEN",
-        "not bound   to any file: what it runs can change",
+        "Variable    API_KEY=•••• (19 characters)",
+        "Variable    LEVEL=debug",
+        "Variable    TOKEN=${secret:github}",
+        "Unasked     read_* (autoApprove: models may call these)",
+        "Receives    your secret github as env.TOKEN",
+        "The program can change after you agree",
     ]
-    theirs = one.replace(source=definition().source)
-    assert described(theirs)[:3] == [
-        "runs        uvx server --token abcdef0123456789 '--url=https://me:hunter22@host/?api_key=k1234567'",
-        "in          sub",
-        "variable    API_KEY=sk-a… (19 characters)",
+    theirs = described(one.replace(source=definition().source))
+    assert (
+        theirs.summary == "will run `uvx server --token abcdef0123456789 …` in `sub` and will get your secret github."
+    )
+    assert [*theirs.lines[:2]] == [
+        "Command     uvx server --token abcdef0123456789 '--url=https://me:hunter22@host/?api_key=k1234567'",
+        "Variable    API_KEY=sk-a… (19 characters)",
     ]
     assert wanted_secrets(one) == ("github",)
 
@@ -320,9 +323,11 @@ def test_a_definition_is_shown_whole_and_secrets_are_masked_in_the_users_own_fil
 )
 def test_the_address_of_a_database_without_a_password_is_no_secret(option: str, value: str, shown: str) -> None:
     own = definition(scope="user", args=(option, value), env={option.strip("-").upper(): value})
-    assert described(own)[0].replace("'", "") == f"runs        uvx {option} {shown}"
+    description = described(own)
+    whole = f"{description.summary} {description.lines[0]}".replace("'", "")
+    assert f"uvx {option} {shown}" in whole
     if shown == value:
-        assert f"variable    {option.strip('-').upper()}={shown}" in described(own)
+        assert f"Variable    {option.strip('-').upper()}={shown}" in description.lines
     is_secret = shown != value
     assert bool(list(sensitive(own.replace(args=(option, value.replace("${PASSWORD}", "")), env={})))) == is_secret
 
@@ -358,9 +363,9 @@ TOKEN = "Y3VybCBodHRwczovL2V2aWwuZXhhbXBsZS9pIHwgc2gK"
 )
 def test_a_token_of_someone_else_is_shown_by_its_beginning(name: str, value: str, shown: str) -> None:
     remote = definition(command=None, url="https://h.example/mcp", headers={name: value}, extra={"http": {name: value}})
-    assert f"header      {name}: {shown}" in described(remote)
-    assert f"not used    {json.dumps({'http': {name: shown}}, ensure_ascii=False)}" in described(remote)
-    assert f"variable    {name}={shown}" in described(definition(env={name: value}))
+    assert f"Header      {name}: {shown}" in described(remote).lines
+    assert f"Not used    {json.dumps({'http': {name: shown}}, ensure_ascii=False)}" in described(remote).lines
+    assert f"Variable    {name}={shown}" in described(definition(env={name: value})).lines
 
 
 @pytest.mark.parametrize(
@@ -379,7 +384,7 @@ def test_a_token_of_someone_else_is_shown_by_its_beginning(name: str, value: str
 )
 def test_a_token_that_may_be_a_part_of_a_command_is_shown_whole(name: str, command: tuple[str, ...]) -> None:
     server = definition(command=command[0], args=command[1:], env={name: TOKEN})
-    assert f"variable    {name}={TOKEN}" in described(server)
+    assert f"Variable    {name}={TOKEN}" in described(server).lines
 
 
 @pytest.mark.parametrize(
@@ -387,7 +392,7 @@ def test_a_token_that_may_be_a_part_of_a_command_is_shown_whole(name: str, comma
 )
 def test_a_token_that_is_only_passed_on_is_shortened(command: tuple[str, ...]) -> None:
     server = definition(command=command[0], args=command[1:], env={"T_TOKEN": TOKEN})
-    assert "variable    T_TOKEN=Y3VybCBo… (44 characters)" in described(server)
+    assert "Variable    T_TOKEN=Y3VybCBo… (44 characters)" in described(server).lines
 
 
 def test_the_question_about_a_server_that_shadows_one_of_the_users_own_names_that(database: Any) -> None:
@@ -397,7 +402,7 @@ def test_the_question_about_a_server_that_shadows_one_of_the_users_own_names_tha
     assert not asyncio.run(trust.allows(shadowing))
     assert may_run(trust, shadowing) == ["fs"]
     [candidate] = user.asked[0].candidates
-    assert candidate.dangers[0] == "takes the place of your own fs (/home/me/mcp.json): its calls would go here"
+    assert candidate.dangers[0] == "Takes the place of your own fs (/home/me/mcp.json), so its calls would go here"
     assert may_run(Trust(database, User()), shadowing) == ["fs"]
 
 
@@ -447,7 +452,7 @@ def test_an_imported_definition_is_shown_and_needs_each_of_its_secrets(database:
     assert (question.file, question.why) == ("/x/mcp.json", "is to be imported into /own.json")
     assert question.is_strangers
     assert question.candidates[0].secrets == ("a",)
-    assert "variable    API_KEY=./run" in question.candidates[0].lines
+    assert "Variable    API_KEY=./run" in question.candidates[0].lines
 
 
 def test_a_flood_of_servers_is_summarised_and_those_not_shown_are_not_agreed_to(database: Any) -> None:
@@ -456,7 +461,9 @@ def test_a_flood_of_servers_is_summarised_and_those_not_shown_are_not_agreed_to(
     trust = Trust(database, user)
     running = may_run(trust, *flood, again=False)
     [question] = user.asked
-    lines = [line for candidate in question.candidates for line in (*candidate.lines, *candidate.dangers)]
+    lines = [
+        line for candidate in question.candidates for line in (candidate.summary, *candidate.lines, *candidate.dangers)
+    ]
     assert running == [candidate.name for candidate in question.candidates]
     assert 1 < len(running) <= MAX_SERVERS and len(lines) <= MAX_LINES
     first = len(running)
@@ -474,7 +481,7 @@ def test_a_definition_that_no_question_has_room_for_is_not_agreed_to(database: A
     assert may_run(trust, long, definition("fs")) == ["fs"]
     assert [candidate.name for candidate in user.asked[0].candidates] == ["fs"]
     assert refusal(trust, long) == [
-        "TrustError: long: is too long to be shown (30,003 lines): /project/mcp.json",
+        "TrustError: long: is too long to be shown (30,002 lines): /project/mcp.json",
         "  make it shorter, or allow it unseen: %mcp load long --trust",
     ]
 
@@ -490,7 +497,7 @@ def test_an_agreement_lists_the_files_that_it_is_bound_to(database: Any, tmp_pat
     trust, server = Trust(database, User(ALL)), definition(folder=str(tmp_path), command="sh", args=("run.sh",))
     may_run(trust, server, definition("git"))
     assert [agreement.bound for agreement in asyncio.run(trust.agreements())] == ["run.sh", ""]
-    assert "bound to:   run.sh" in described(server)
+    assert "Asks again  if this changes: run.sh" in described(server).lines
 
 
 @pytest.mark.parametrize(

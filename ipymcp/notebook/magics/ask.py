@@ -345,7 +345,7 @@ class CellOutput:
 
     def show_waiting(self, seconds: int | None) -> None:
         """Show behind the request for how long the model has been thinking; None when it no longer is."""
-        waiting = "" if seconds is None else f" · thinking… {f'{seconds} s' if seconds else ''}".rstrip()
+        waiting = "" if seconds is None else f" · Thinking… {f'{seconds} s' if seconds else ''}".rstrip()
         if self._request_display is not None:
             self._request_display.update(_small(f"{self._request}{waiting}"), raw=True)
 
@@ -397,6 +397,8 @@ class CellOutput:
 
     def show_call(self, call: ModelCall) -> None:
         """Show or update the card of a call, and below it the app of its result. Later text follows below both."""
+        if call.is_draft and not self._is_notebook:
+            return  # a line cannot be taken back
         if call.card in self._cards and call.card not in self._open:
             return  # the call finished before its first event was shown, so that its outcome is already shown
         self._end_line()
@@ -416,6 +418,13 @@ class CellOutput:
         app = getattr(call.result, "app", None) if is_done else None
         if app is not None and call.card not in self._with_app and self._can_show_apps():
             app.show()
+
+    def remove_call(self, call: ModelCall) -> None:
+        """Remove the card of a call that the model has begun to write, and that is not made."""
+        self._open.pop(call.card, None)
+        handle = self._cards.pop(call.card, None)
+        if handle is not None:
+            handle.update({}, raw=True)
 
     def show_app(self, call: ModelCall, app: CallApp) -> None:
         """Show the app of a call that has no result yet, below its card."""
@@ -437,7 +446,10 @@ class CellOutput:
         self.show_waiting(None)
         changes = {"text": "cancelled", "is_error": True, "is_done": True, "is_cancelled": True}
         for call in [*self._open.values()]:
-            self.show_call(replace(call, **changes))
+            if call.is_draft and call.card not in self._with_app:
+                self.remove_call(call)
+            else:
+                self.show_call(replace(call, **changes, is_draft=False))
 
     def _card(self, call: ModelCall) -> dict[str, Any]:
         bundle: dict[str, Any] = {"text/plain": visible(call.summary), "text/html": call.html()}

@@ -1,6 +1,8 @@
+import type { FunctionComponent } from "preact";
 import { createContext } from "preact";
 import { useContext, useEffect } from "preact/hooks";
 import type { FieldError } from "../protocol";
+import type { AnyControlProps } from "./inputs";
 import type { Schema } from "./schema";
 import type { Path, Value } from "./values";
 
@@ -17,7 +19,11 @@ export interface FormContextValue {
   errors: ReadonlyMap<string, string[]>;
   /** Suggest values for a text field; absent if there are no suggestions. */
   suggest?: (path: Path, typed: string) => Promise<string[]>;
+  controls: Controls;
 }
+
+/** Controls of properties that have others than their schemas have, by name. */
+export type Controls = ReadonlyMap<string, FunctionComponent<AnyControlProps>>;
 
 export const FormContext = createContext<FormContextValue | null>(null);
 

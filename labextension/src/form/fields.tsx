@@ -135,7 +135,10 @@ function kindLabel(field: Field): string {
 type Nested<Kind extends Field["kind"]> = ControlProps<Kind> & { parentRefs: readonly string[] };
 
 function Control(props: AnyControlProps & { parentRefs: readonly string[] }): JSX.Element {
-  const { field } = props;
+  const { field, path } = props;
+  const { controls } = useForm();
+  const Own = path.length === 1 && controls.get(String(path[0]));
+  if (Own) return <Own {...props} />;
   switch (field.kind) {
     case "text":
       return <TextInput {...props} field={field} />;

@@ -4,7 +4,7 @@ import type { FieldError } from "../protocol";
 import { visible } from "../text";
 import { trans } from "../translation";
 import { useUniqueId } from "../views/context";
-import type { FormContextValue } from "./context";
+import type { Controls, FormContextValue } from "./context";
 import { FormContext, errorsByPath, keyOf, pathText } from "./context";
 import { Properties } from "./fields";
 import { JsonInput } from "./inputs";
@@ -30,17 +30,20 @@ interface FormProps {
   onSubmit(): void;
   /** Suggest values of a property, given what is typed and the other values. */
   suggest?: (name: string, typed: string, others: Strings) => Promise<string[]>;
+  controls?: Controls;
   /** Text for a schema without fields. */
   empty: string;
   /** Shown beside the button that edits the value as JSON. */
   head?: ComponentChildren;
+  /** Shown above the buttons. */
+  foot?: ComponentChildren;
   /** Action buttons. */
   children?: ComponentChildren;
 }
 
 /** A form generated from a JSON Schema. Validation is up to the kernel. */
 export function SchemaForm(props: FormProps): JSX.Element {
-  const { schema, errors, onChange, onSubmit, children } = props;
+  const { schema, errors, onChange, onSubmit, controls = NO_CONTROLS, children } = props;
   const [value, setValue] = useState<Value>(props.initial ?? {});
   const [asJson, setAsJson] = useState(false);
   const [fieldProblems, setFieldProblems] = useState<ReadonlyMap<string, FieldError>>(new Map());
@@ -51,6 +54,7 @@ export function SchemaForm(props: FormProps): JSX.Element {
     () => ({
       root: schema,
       prefix,
+      controls,
       change: (path, change) => setValue((old: Value) => withValue(old, path, change)),
       setProblem: (path, problem) =>
         setFieldProblems((old: ReadonlyMap<string, FieldError>) => {
@@ -118,7 +122,7 @@ export function SchemaForm(props: FormProps): JSX.Element {
           <div class="mcp-form-head">
             {props.head}
             <button type="button" class="mcp-button mcp-quiet" aria-pressed={asJson} onClick={toggle}>
-              {asJson ? trans.__("Edit as form") : trans.__("Edit as JSON")}
+              {asJson ? trans.__("Edit as fields") : trans.__("Edit as JSON")}
             </button>
           </div>
         )}
@@ -140,11 +144,14 @@ export function SchemaForm(props: FormProps): JSX.Element {
         ) : field.kind === "object" ? (
           <Properties field={field} path={[]} value={value} parentRefs={field.refs} />
         ) : null}
+        {props.foot}
         <div class="mcp-actions">{children}</div>
       </form>
     </FormContext.Provider>
   );
 }
+
+const NO_CONTROLS: Controls = new Map();
 
 /** Treat any schema as an object schema; without `properties` it accepts any key. */
 function objectField(schema: Schema): Extract<Field, { kind: "object" }> {

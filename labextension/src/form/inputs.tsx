@@ -37,7 +37,7 @@ interface Attributes {
   "aria-required": boolean;
 }
 
-function commonAttributes(props: AnyControlProps): Attributes {
+export function commonAttributes(props: AnyControlProps): Attributes {
   return {
     id: props.id,
     disabled: props.disabled,

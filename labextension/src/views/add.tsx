@@ -2,25 +2,43 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Keep, Problem, RegistryPage, RegistryRow, StartProgress, Trial, TryFields } from "../protocol";
+import type {
+  JsonObject,
+  Keep,
+  Problem,
+  RegistryPage,
+  RegistryRow,
+  StartProgress,
+  Trial,
+  TryFields,
+} from "../protocol";
 import type { Adding } from "../store";
 import { problemOf } from "../store";
 import { count, singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { useLoaded, usePanel, useRequest, useUniqueId } from "./context";
+import type { DefinitionKind } from "./definition";
+import { DefinitionForm, kindOf, splitWords } from "./definition";
 import { Button, Disclosure, Fact, Lines, ProblemBox, Tabs } from "./parts";
 import { Progress } from "./starting";
 import type { WellKnown } from "./wellknown";
 import { wellKnown } from "./wellknown";
 
-type Kind = TryFields["by"];
-type Wanted = Omit<TryFields, "trial" | "keep" | "name">;
+type Kind = Adding["kind"];
+type Wanted = Pick<TryFields, "by" | "what" | "version" | "way">;
+
+/** A definition in the form, and its number: the form begins anew with each. */
+interface Begun {
+  number: number;
+  definition: JsonObject;
+}
 
 type Phase =
   | { step: "define"; problem: Problem | null; log: string[] }
   | { step: "try"; trial: number; what: string }
   | { step: "tried"; trial: number; outcome: Trial };
 
+const NOTHING: JsonObject = {};
 const NO_PROBLEM: Phase = { step: "define", problem: null, log: [] };
 
 /** A counter for unique trial numbers, because the panels of a page may share a connection. */
@@ -32,18 +50,21 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
   const [name, setName] = useState(adding.name);
   const [kind, setKind] = useState<Kind>(adding.kind);
   const [phase, setPhase] = useState<Phase>(NO_PROBLEM);
-  const [chosen, setChosen] = useState<WellKnown | null>(null);
+  const [begun, setBegun] = useState<Begun>({ number: 0, definition: adding.definition });
+  // What was typed in one form stays while another is looked at.
+  const visited = useRef(new Set<Kind>());
+  visited.current.add(kind);
   const current = useRef(0);
   const prefix = useUniqueId();
-  const title = adding.replaces ? trans.__("Edit %1", singleLine(adding.replaces)) : trans.__("Add a server");
+  const { replaces } = adding;
+  const title = replaces ? trans.__("Edit %1", singleLine(replaces)) : trans.__("Add a server");
 
-  const start = async (wanted: Wanted): Promise<void> => {
+  const start = async (wanted: Wanted, typed: string): Promise<void> => {
     const trial = (current.current = ++lastTrial + Date.now());
     const isCurrent = (): boolean => current.current === trial;
-    const typed = wanted.by === "json" ? (adding.replaces ?? name) || trans.__("the server") : wanted.what;
     setPhase({ step: "try", trial, what: singleLine(typed).slice(0, 80) });
     try {
-      const outcome = await model.request("try", { ...wanted, trial, keep, name });
+      const outcome = await model.request("try", { ...wanted, trial, keep, name, ...(replaces && { replaces }) });
       if (!isCurrent()) return;
       const { problem, log } = outcome;
       setPhase(problem ? { step: "define", problem, log } : { step: "tried", trial, outcome });
@@ -60,6 +81,15 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
     if (phase.step !== "define") drop(phase.trial);
     onClose();
   };
+  const open = (to: Kind): void => {
+    setKind(to);
+    setPhase(NO_PROBLEM);
+  };
+  /** Fill the form in. */
+  const begin = (definition: JsonObject): void => {
+    setBegun({ number: begun.number + 1, definition });
+    open(kindOf(definition) ?? kind);
+  };
   const kinds = [
     { name: "registry" as const, title: trans.__("Search") },
     { name: "command" as const, title: trans.__("Command") },
@@ -74,16 +104,16 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
             id={id}
             class="mcp-input"
             value={keep}
-            disabled={adding.replaces !== null}
+            disabled={replaces !== null}
             onChange={(event) => setKeep(event.currentTarget.value as Keep)}
           >
-            <option value="me">{trans.__("all my notebooks")}</option>
-            <option value="notebook">{trans.__("this notebook")}</option>
-            <option value="project">{trans.__("this project (mcp.json)")}</option>
+            <option value="me">{trans.__("All my notebooks")}</option>
+            <option value="notebook">{trans.__("This notebook")}</option>
+            <option value="project">{trans.__("This project (mcp.json)")}</option>
           </select>
         )}
       </Labelled>
-      {!adding.replaces && (
+      {!replaces && (
         <Labelled label={trans.__("Name")}>
           {(id) => (
             <input
@@ -98,55 +128,53 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
       )}
     </div>
   );
-  const submit = <TryButton again={phase.step === "define" && phase.problem !== null} />;
+  const isFields = kind === "command" || kind === "url";
+  const problem = phase.step === "define" ? phase.problem : null;
+  const submit = <Button primary>{problem ? trans.__("Try again") : trans.__("Start and test")}</Button>;
+  const fields = (of: DefinitionKind): JSX.Element => (
+    <DefinitionForm
+      key={begun.number}
+      kind={of}
+      initial={kindOf(begun.definition) === of ? begun.definition : NOTHING}
+      problem={problem}
+      where={
+        <>
+          {of === "command" && <p class="mcp-muted">{runsIn()[keep]}</p>}
+          {where}
+        </>
+      }
+      submit={submit}
+      onTry={(wanted, typed) => void start(wanted, replaces ?? typed)}
+      onPaste={(pasted) => {
+        if (!name && pasted.name) setName(pasted.name);
+        begin(pasted.definition);
+      }}
+    />
+  );
   const form: { [K in Kind]: () => JSX.Element } = {
     registry: () => (
       <Search
         where={where}
-        onTry={(wanted) => void start(wanted)}
-        onChoose={(known) => {
-          setChosen(known);
-          setKind(known.by);
-          setPhase(NO_PROBLEM);
+        onTry={(wanted) => void start(wanted, wanted.what)}
+        onChoose={({ what }) => {
+          const [command = "", ...args] = splitWords(what) ?? [];
+          begin(what.startsWith("https:") ? { url: what } : { command, args });
         }}
       />
     ),
-    command: () => (
-      <Typed
-        key={chosen?.what}
-        label={trans.__("Command")}
-        text={chosen?.by === "command" ? chosen.what : ""}
-        hint={`${trans.__("The program and its arguments; variables first: KEY=value npx -y package@1.2.3")}. ${runsIn()[keep]}`}
-        where={where}
-        submit={submit}
-        onTry={(what) => void start({ by: "command", what })}
-      />
-    ),
-    url: () => (
-      <Remote
-        key={chosen?.what}
-        url={chosen?.by === "url" ? chosen.what : ""}
-        where={where}
-        submit={submit}
-        onTry={(wanted) => void start(wanted)}
-      />
-    ),
+    command: () => fields("command"),
+    url: () => fields("url"),
     json: () => (
       <Typed
-        key={adding.text}
-        label={trans.__("Definition as JSON")}
-        hint={trans.__("JSON or TOML of any program; also a command such as claude mcp add …, or an install link")}
         where={where}
         submit={submit}
-        text={adding.text}
-        long
-        onTry={(what) => void start({ by: "json", what, ...(adding.replaces && { replaces: adding.replaces }) })}
+        onTry={(what) => void start({ by: "json", what }, name || trans.__("the server"))}
       />
     ),
   };
   const root = useRef<HTMLDivElement>(null);
   // The view may be drawn only after the command that opens it has searched for a field to focus.
-  useEffect(() => root.current?.querySelector<HTMLElement>("[type=search], textarea")?.focus(), []);
+  useEffect(() => root.current?.querySelector<HTMLElement>("[type=search], [data-path] textarea")?.focus(), []);
   return (
     <div
       ref={root}
@@ -169,21 +197,12 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
           </div>
         )}
         <div hidden={phase.step === "tried"} inert={phase.step === "try"}>
-          {!adding.replaces && (
-            <Tabs
-              names={kinds}
-              now={kind}
-              onChange={(to: Kind) => {
-                setKind(to);
-                setPhase(NO_PROBLEM);
-              }}
-              prefix={prefix}
-              label={trans.__("Ways to add a server")}
-            />
+          {!replaces && (
+            <Tabs names={kinds} now={kind} onChange={open} prefix={prefix} label={trans.__("Ways to add a server")} />
           )}
-          {phase.step === "define" && phase.problem && (
+          {problem && !(problem.key && isFields) && (
             <div role="alert">
-              <ProblemBox problem={phase.problem} />
+              <ProblemBox problem={problem} />
             </div>
           )}
           {phase.step === "define" && phase.log.length > 0 && (
@@ -196,14 +215,12 @@ export function AddView({ adding, onClose }: { adding: Adding; onClose(): void }
           {kinds.map((each) => (
             <div
               key={each.name}
-              role={adding.replaces ? undefined : "tabpanel"}
+              role={replaces ? undefined : "tabpanel"}
               id={`${prefix}-${each.name}`}
-              aria-labelledby={adding.replaces ? undefined : `${prefix}-tab-${each.name}`}
+              aria-labelledby={replaces ? undefined : `${prefix}-tab-${each.name}`}
               hidden={each.name !== kind}
             >
-              {(each.name === kind || each.name === "registry") &&
-                !(adding.replaces && each.name !== kind) &&
-                form[each.name]()}
+              {visited.current.has(each.name) && form[each.name]()}
             </div>
           ))}
         </div>
@@ -258,18 +275,14 @@ function Labelled({ label, children }: { label: string; children: (id: string) =
 }
 
 interface TypedProps {
-  label: string;
-  hint: string;
   /** The fields for the place and the name. */
   where: JSX.Element;
   submit: JSX.Element;
-  text?: string;
-  long?: boolean;
   onTry(text: string): void;
 }
 
-function Typed({ label, hint, where, submit, text: begin, long, onTry }: TypedProps): JSX.Element {
-  const [text, setText] = useState(begin ?? "");
+function Typed({ where, submit, onTry }: TypedProps): JSX.Element {
+  const [text, setText] = useState("");
   return (
     <form
       class="mcp-add-form"
@@ -278,22 +291,24 @@ function Typed({ label, hint, where, submit, text: begin, long, onTry }: TypedPr
         if (text.trim()) onTry(text);
       }}
     >
-      <Labelled label={label}>
+      <Labelled label={trans.__("Definition as JSON")}>
         {(id) => (
           <textarea
             id={id}
-            class="mcp-input mcp-add-code"
+            class="mcp-input mcp-code"
             required
-            rows={long ? 8 : 3}
+            rows={8}
             spellcheck={false}
             value={text}
             onInput={(event) => setText(event.currentTarget.value)}
           />
         )}
       </Labelled>
-      <p class="mcp-muted">{hint}</p>
+      <p class="mcp-muted">
+        {trans.__("JSON or TOML of any program; also a command such as claude mcp add …, or an install link")}
+      </p>
       {where}
-      {submit}
+      <div class="mcp-actions">{submit}</div>
     </form>
   );
 }
@@ -302,58 +317,6 @@ interface WantedProps {
   /** The fields for the place and the name. */
   where: JSX.Element;
   onTry(wanted: Wanted): void;
-}
-
-function Remote({ url: begin, where, submit, onTry }: WantedProps & { url: string; submit: JSX.Element }): JSX.Element {
-  const [url, setUrl] = useState(begin);
-  const [headers, setHeaders] = useState("");
-  return (
-    <form
-      class="mcp-add-form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (url.trim()) onTry({ by: "url", what: url, headers });
-      }}
-    >
-      <Labelled label={trans.__("URL")}>
-        {(id) => (
-          <input
-            id={id}
-            class="mcp-input"
-            type="url"
-            required
-            placeholder="https://host/mcp"
-            value={url}
-            onInput={(event) => setUrl(event.currentTarget.value)}
-          />
-        )}
-      </Labelled>
-      <Labelled label={trans.__("Headers")}>
-        {(id) => (
-          <textarea
-            id={id}
-            class="mcp-input mcp-add-code"
-            rows={3}
-            spellcheck={false}
-            placeholder={trans.__("Authorization: Bearer …")}
-            value={headers}
-            onInput={(event) => setHeaders(event.currentTarget.value)}
-          />
-        )}
-      </Labelled>
-      <p class="mcp-muted">{trans.__("One header on each line. Secret values are kept in your secret store.")}</p>
-      {where}
-      {submit}
-    </form>
-  );
-}
-
-function TryButton({ again }: { again: boolean }): JSX.Element {
-  return (
-    <div class="mcp-actions">
-      <Button primary>{again ? trans.__("Try again") : trans.__("Start and test")}</Button>
-    </div>
-  );
 }
 
 // -- the registry

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { ServerRow } from "../protocol";
+import type { JsonObject, ServerRow } from "../protocol";
 import { withAdding } from "../store";
 import { singleLine } from "../text";
 import { trans } from "../translation";
@@ -29,8 +29,9 @@ export function useOwnServer(server: ServerRow): OwnServer {
   const edit = async (replaces: string | null): Promise<void> => {
     const found = await act("definition", { server: server.name });
     if (!found) return;
-    const begin = { text: found.text, keep: found.keep, replaces, name: replaces ?? `${server.name}_2` };
-    model.store.set(withAdding(model.store.get(), { kind: "json", ...begin }));
+    const definition = JSON.parse(found.text) as JsonObject;
+    const begin = { definition, keep: found.keep, replaces, name: replaces ?? `${server.name}_2` };
+    model.store.set(withAdding(model.store.get(), { kind: "url" in definition ? "url" : "command", ...begin }));
   };
   const remove = (): void => {
     setRemoving(false);

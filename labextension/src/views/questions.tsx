@@ -173,7 +173,7 @@ function sentenceOf({ caller, server, tool, code, count: times = 1 }: WantedCall
     case "app":
       return trans.__("An app wants to run %1", name);
     case "user":
-      return trans.__("You want to run %1", name);
+      return trans.__("Run %1?", name);
     default:
       return code && tool === "run_python"
         ? trans.__("The model wants to run code in this notebook")
@@ -418,7 +418,7 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
           {isSingle ? (
             <div>
               <Emblem server={candidate.name} />
-              <strong>{singleLine(candidate.name)}</strong>
+              <strong>{singleLine(candidate.name)}</strong> {withVisibleBreaks(candidate.summary)}
             </div>
           ) : (
             <label class="mcp-check">
@@ -434,6 +434,7 @@ function Trust({ question, answer }: { question: QuestionHead & TrustPage; answe
               </span>
             </label>
           )}
+          {!isSingle && <div>{trans.__("It %1", withVisibleBreaks(candidate.summary))}</div>}
           <div
             class="mcp-pre"
             tabIndex={0}

@@ -50,7 +50,7 @@ export function ServersView({ go }: { go: Go }): JSX.Element {
   const { model } = usePanel();
   const adding = useSelect((state) => state.adding);
   if (adding) {
-    return <AddView key={adding.text} adding={adding} onClose={() => model.store.set({ adding: null })} />;
+    return <AddView key={adding.name} adding={adding} onClose={() => model.store.set({ adding: null })} />;
   }
   const used = useUsed();
   if (!servers.length) return <EmptyState used={used} />;

@@ -1,14 +1,12 @@
 /** Well-known servers, which are offered before anything is searched for. */
 /* eslint-disable ipymcp/translated -- commands are the same in every language */
 
-import type { TryFields } from "../protocol";
 import { trans } from "../translation";
 
 export interface WellKnown {
   title: string;
   about: string;
-  by: Extract<TryFields["by"], "command" | "url">;
-  /** The command or the URL, which can be changed before it is tried. */
+  /** The command or the address, which can be changed before it is tried. */
   what: string;
 }
 
@@ -16,39 +14,33 @@ export const wellKnown = (): WellKnown[] => [
   {
     title: trans.__("Files"),
     about: trans.__("Reads and writes files in a folder"),
-    by: "command",
     what: "npx -y @modelcontextprotocol/server-filesystem .",
   },
-  { title: "Git", about: trans.__("Reads and changes a repository"), by: "command", what: "uvx mcp-server-git" },
+  { title: "Git", about: trans.__("Reads and changes a repository"), what: "uvx mcp-server-git" },
   {
     title: "GitHub",
     about: trans.__("Issues, pull requests and code"),
-    by: "url",
     what: "https://api.githubcopilot.com/mcp/",
   },
   {
     title: trans.__("Web pages"),
     about: trans.__("Reads web pages as text"),
-    by: "command",
     what: "uvx mcp-server-fetch",
   },
   {
     title: "SQLite",
     about: trans.__("Queries a database"),
-    by: "command",
     what: "uvx --with 'mcp<2' mcp-server-sqlite --db-path data.db",
   },
-  { title: trans.__("Time"), about: trans.__("Times and time zones"), by: "command", what: "uvx mcp-server-time" },
+  { title: trans.__("Time"), about: trans.__("Times and time zones"), what: "uvx mcp-server-time" },
   {
     title: trans.__("Memory"),
     about: trans.__("Keeps facts as a graph"),
-    by: "command",
     what: "npx -y @modelcontextprotocol/server-memory",
   },
   {
     title: trans.__("Everything"),
     about: trans.__("Has every feature of MCP, to try them"),
-    by: "command",
     what: "npx -y @modelcontextprotocol/server-everything",
   },
 ];
