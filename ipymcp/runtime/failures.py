@@ -68,8 +68,10 @@ def start_failure(
             hint=f"check its command; %mcp logs {quoted(definition.name)} has what it wrote",
         )
     if not isinstance(error, (AuthError, ConfigError, PolicyError, ProtocolError, StartError)):
-        problem = "could not start" if definition.command is not None else "could not be opened"
-        error = StartError(f"{problem}: {error.message.removeprefix('the server ')}", hint=error.hint)
+        is_program = definition.command is not None
+        problem = "could not start" if is_program else "could not be opened"
+        reason = error.message.removeprefix("the server ") if is_program else error.message
+        error = StartError(f"{problem}: {reason}", hint=error.hint)
     if unread and isinstance(error, StartError):
         error.message = f"{error.message}; {unread}"
     return error
