@@ -290,7 +290,7 @@ class Mcp(NamedAccess):
                 which the chat keeps, too.
         """
         from ipymcp.llm.backend import EFFORTS, Limits, ModelSettings
-        from ipymcp.llm.chat import AskRequest
+        from ipymcp.llm.planning import AskRequest
 
         one_of(*EFFORTS).or_none.check("ask()", "effort", effort)
         Kind("Limits", lambda value: isinstance(value, Limits)).or_none.check("ask()", "limits", limits)

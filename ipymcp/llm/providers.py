@@ -401,6 +401,11 @@ _DEPTH: Final = 8
 """Maximum nesting at which objects of a library are converted in a response."""
 
 
+def model_name(model: Any) -> str:
+    """Return a model's `provider:name`, or the name of a model object."""
+    return model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
+
+
 def profile_of(model: Any, base_url: str | None = None) -> Profile:
     """The limits for a model; the narrowest if its provider is unknown.
 

@@ -6,8 +6,11 @@ model, prompt with its variables, instructions, the conversation before, declare
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -15,13 +18,17 @@ from msgspec import Struct
 
 from ipymcp.errors import McpError
 from ipymcp.files import read_file, read_problem, trusted_owners, write_file
-from ipymcp.llm.answer import ModelCall, Usage
+from ipymcp.llm.answer import ModelCall, ToolCallRequest, Usage
 from ipymcp.masking import mask
 from ipymcp.protocol.types import is_array, is_object
+from ipymcp.schema.coercion import NotJson, to_json
+from ipymcp.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+
+    from ipymcp.llm.answer import Answer
+    from ipymcp.llm.tool_calls import ToolCallRunner
 
 
 Replay: TypeAlias = Literal["off", "auto", "only", "new"]
@@ -174,6 +181,90 @@ class Recording:
             raise McpError(f"{self._path.name} cannot be read: {error}", hint=hint) from error
 
 
+class AnswerRecorder:
+    """Finds the recorded answer to a question, or records the new one.
+
+    Args:
+        folder: The folder of the notebook.
+        key: The facts that the answer depends on.
+    """
+
+    def __init__(self, folder: str, key: AnswerKey) -> None:
+        self._recording = Recording(Path(folder, FILE))
+        self._key = key
+        self.repeated = 0
+        """The number of recorded calls that were repeated."""
+        self.changed = ""
+        """The reason why no recorded answer can be replayed."""
+
+    async def find(self, runner: ToolCallRunner, limit: int) -> RecordedAnswer | None:
+        """Return the recorded answer, after repeating its calls that only read their server's own data.
+
+        Args:
+            runner: Runs the calls.
+            limit: Maximum calls.
+
+        Raises:
+            McpError: The file cannot be read.
+        """
+        recorded = await asyncio.to_thread(self._recording.find, self._key)
+        if isinstance(recorded, str):
+            self.changed = recorded
+            return None
+        calls = [
+            event for event in recorded.events if isinstance(event, RecordedCall) and runner.only_reads(event.name)
+        ]
+        if len(calls) > limit:  # the file may be from anyone
+            self.changed = f"it would repeat {counted(len(calls), 'call')}, more than the limit of {limit:,}"
+            return None
+        for call in calls:
+            outcome = await runner.run(ToolCallRequest("", call.name, call.arguments))
+            self.repeated += 1
+            if not call.is_answered_by(outcome.text):
+                self.changed = f"the result of {call.server}.{call.tool} changed"
+                return None
+        return recorded
+
+    def add(self, prompt: str, answer: Answer, events: Sequence[str | ModelCall]) -> str:
+        """Record a complete answer.
+
+        Args:
+            prompt: The prompt.
+            answer: The answer.
+            events: Its text and calls in their order.
+
+        Returns:
+            A note that names the file, or the error.
+        """
+        merged: list[str | RecordedCall] = []
+        for event in events:
+            if not isinstance(event, str):
+                call = (event.name_for_model, event.server, event.tool, event.arguments)
+                merged.append(RecordedCall(*call, event.text, event.is_error, event.is_refused))
+            elif merged and isinstance(last := merged[-1], str):
+                merged[-1] = last + event
+            else:
+                merged.append(event)
+        try:
+            self._recording.add(
+                RecordedAnswer(
+                    key=self._key,
+                    question=mask.head(prompt, _MAX_QUESTION),
+                    recorded=time.strftime("%Y-%m-%d"),
+                    text=answer.text,
+                    data=None if answer.data is None else to_json(answer.data, ()),
+                    reason=answer.reason,
+                    usage=answer.usage,
+                    events=merged,
+                    messages=answer.messages,
+                    thinking=answer.thinking,
+                )
+            )
+        except (McpError, NotJson, TypeError) as error:
+            return f"not recorded: {error}"
+        return f"recorded in {FILE}"
+
+
 def digest(value: object) -> str:
     """A short digest of text, bytes or JSON, in which secrets are masked."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -196,11 +287,6 @@ def repeatable_part(messages: Any) -> Any:
 def type_text(returns: Any) -> str:
     """A text that identifies a type or schema of typed answers."""
     return f"{returns!r} {getattr(returns, '__annotations__', '')!r}"
-
-
-def prompt_head(prompt: str) -> str:
-    """The beginning of a prompt."""
-    return mask.head(prompt, _MAX_QUESTION)
 
 
 def _listed(names: Sequence[str]) -> str:

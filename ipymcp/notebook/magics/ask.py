@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import CallApp
     from ipymcp.llm.answer import Answer, ModelCall
     from ipymcp.llm.backend import Effort, Limits, ModelSettings, RequestPreview
-    from ipymcp.llm.chat import AskRequest, ModelChat
+    from ipymcp.llm.chat import ModelChat
+    from ipymcp.llm.planning import AskRequest
     from ipymcp.llm.recording import Replay
     from ipymcp.llm.tool_definitions import Discover
     from ipymcp.notebook.display import PanelDisplay
@@ -180,7 +181,7 @@ def _interrupted() -> list[str]:
 
 
 def _ask_request(request: MagicRequest) -> AskRequest:
-    from ipymcp.llm.chat import AskRequest
+    from ipymcp.llm.planning import AskRequest
 
     parsed = request.parsed
     prompt = request.cell if request.cell is not None else request.text
