@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 class AnswerServices(Struct, frozen=True):
-    """What all answers of a kernel use.
+    """The services that all answers of a kernel share.
 
     Attributes:
         host: The host.
         chats: The conversations.
-        planner: Plans answers.
+        planner: The planner of answers.
         backend: Returns the backend, which is loaded with the first answer.
         default_replay: Returns the configured mode of the recording.
         begin_app: Makes the app of a call that a model begins to write; None if apps cannot be shown.

@@ -136,7 +136,7 @@ class ModelChat:
             McpError: The model cannot answer. The error's `.answer` has the partial answer, which is also in the chat.
         """
         models = self._models(wanted)
-        chat = await self._chats.find(wanted)
+        chat = await self._chats.find(wanted.chat, continues=wanted.continues, history=wanted.history)
         actor = current_actor()
         if actor is not None and actor.caller == "model":  # only the user may allow tools
             wanted = replace(wanted, allow=())

@@ -12,7 +12,6 @@ from ipymcp.storage.chats import SavedChats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ipymcp.llm.planning import AskRequest
     from ipymcp.runtime.host import Host
 
 
@@ -58,22 +57,26 @@ class Chats:
         """Return this kernel's chat of a name, or a new one."""
         return self._by_name.get(name) or Chat()
 
-    async def find(self, wanted: AskRequest) -> Chat:
+    async def find(self, name: str, *, continues: bool, history: Sequence[Any] | Answer | None) -> Chat:
         """Return the conversation to which a question belongs.
+
+        Args:
+            name: The name of the chat; empty for a new conversation.
+            continues: Whether the chat must exist, in this kernel or saved by another one.
+            history: An earlier answer or its messages, with which the conversation begins; None for those of the chat.
 
         Raises:
             McpError: The question continues a conversation that does not exist.
         """
-        chat = self.current(wanted.chat)
-        if wanted.chat and not chat.messages:
-            saved = await self.saved.find(wanted.chat)
-            if wanted.continues:
+        chat = self.current(name)
+        if name and not chat.messages:
+            saved = await self.saved.find(name)
+            if continues:
                 if saved is None:
-                    raise McpError(f"there is no chat {wanted.chat!r} to continue", hint="mcp.chats lists all chats")
+                    raise McpError(f"there is no chat {name!r} to continue", hint="mcp.chats lists all chats")
                 chat.continue_from(saved.messages, saved.source)
-            chat.earlier_as = "" if saved is None or wanted.continues else saved.dated
-            self._by_name[wanted.chat] = chat
-        history = wanted.history
+            chat.earlier_as = "" if saved is None or continues else saved.dated
+            self._by_name[name] = chat
         if isinstance(history, Answer):
             chat.continue_from(history.messages, history.source if history.is_untrusted else "")
         elif history is not None:
