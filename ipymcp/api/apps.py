@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ipymcp.protocol.apps import AppPage
     from ipymcp.protocol.types import ResourceDefinition
     from ipymcp.results.tool_result import ToolResult
-    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host

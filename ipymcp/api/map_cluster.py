@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ipymcp.api.map_request import MapRequest
     from ipymcp.api.pickled_tool import PickledTool, WorkerServer
     from ipymcp.results.tool_result import ToolResult
-    from ipymcp.runtime.call import Call, CallOptions
+    from ipymcp.runtime.call import Call
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.map_run import RowState
     from ipymcp.storage.history import CallRecord
 

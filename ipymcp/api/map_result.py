@@ -18,8 +18,8 @@ from ipymcp.protocol import types
 from ipymcp.protocol.types import Progress
 from ipymcp.results.frames import columns_frame, merged, result_columns, with_columns
 from ipymcp.results.tables import Table, TableView
-from ipymcp.runtime.interrupts import Waiter
 from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, ROW_STATES, RowOutcome, message_of
+from ipymcp.runtime.waiting import Waiter
 from ipymcp.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ipymcp.api.map_request import BoundRows, MapRequest
     from ipymcp.results.tool_result import ToolResult
-    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.map_run import Job, MapRun, RowState
 
 

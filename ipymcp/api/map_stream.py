@@ -23,8 +23,8 @@ from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.frames import result_columns
 from ipymcp.results.tables import Table, TableView
-from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.map_run import NOT_CALLED, Job, RowOutcome, message_of
+from ipymcp.runtime.waiting import Interrupts, Waiter
 from ipymcp.schema.coercion import is_missing
 from ipymcp.security.untrusted import current_actor
 from ipymcp.text import counted
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ipymcp.api.map_request import MapRequest
     from ipymcp.results.tool_result import ToolResult
-    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.map_run import MapRun
     from ipymcp.security.untrusted import Actor
 
@@ -92,7 +92,8 @@ class MapStream:
             self._shown.show_end()
 
     def __iter__(self) -> Generator[tuple[Any, ToolResult | McpError]]:
-        loop, waiter = self._request.host.loop, Waiter()
+        loop = self._request.host.loop
+        waiter = Waiter(loop.callers)
         pairs = self._request.source.pairs()
         if isinstance(pairs, AsyncIterable):
             raise ArgumentError("the rows are an async iterable", hint=_ASYNC_HINT)
@@ -114,7 +115,7 @@ class MapStream:
 
     def _wait(self, waiter: Waiter) -> None:
         until = time.monotonic() + _FLUSH_INTERVAL
-        with self._request.host.loop.callers.blocked(waiter):
+        with waiter:
             is_woken = waiter.wait(None if self._on_wait is None else lambda: until)
         if self._on_wait is not None and not is_woken:
             self._on_wait()

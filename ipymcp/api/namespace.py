@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from ipymcp.llm.tool_definitions import Discover
     from ipymcp.results.tables import Table
     from ipymcp.results.tool_result import StoredResults
-    from ipymcp.runtime.call import RunningCall
     from ipymcp.runtime.call_hooks import HookedCall
+    from ipymcp.runtime.call_options import RunningCall
     from ipymcp.runtime.client_handlers import Roots, SamplingRequest
     from ipymcp.runtime.host import Host
     from ipymcp.storage.chats import SavedChats

@@ -26,7 +26,7 @@ from ipymcp.config.redaction import masked, masked_args, wanted_secrets
 from ipymcp.errors import McpError, PolicyError, SecretError, TrustError, UnknownName
 from ipymcp.masking import looks_secret, mask
 from ipymcp.names import expression
-from ipymcp.runtime.call import CallOptions
+from ipymcp.runtime.call_options import CallOptions
 from ipymcp.runtime.host import Host
 from ipymcp.security.pins import canonical, fingerprint
 from ipymcp.security.rules import Rule

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
-    from ipymcp.runtime.call import Call, CallOptions
+    from ipymcp.runtime.call import Call
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 
     from ipymcp.interaction.questions import Card
     from ipymcp.llm.tool_selection import ToolSelection
-    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.interrupts import WaitingCaller
+    from ipymcp.runtime.waiting import WaitingCaller
     from ipymcp.schema.tree import Schema
     from ipymcp.security.rules import ToolRef
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ipymcp.interaction.cells import Cell, NotebookCells
-    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.host import Host
 
 

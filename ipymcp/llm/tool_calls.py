@@ -30,7 +30,7 @@ from ipymcp.llm.schemas import restore_names
 from ipymcp.llm.tool_definitions import NOTEBOOK, FunctionTool
 from ipymcp.protocol import types
 from ipymcp.results.tool_result import ToolResult
-from ipymcp.runtime.call import CallOptions
+from ipymcp.runtime.call_options import CallOptions
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import UNKNOWN, Actor, CallingModel, Conversation, acting, quotes_server, source_of_value
 from ipymcp.text import stripped

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ipymcp.llm.providers import Dialect, Profile
     from ipymcp.llm.tool_search import ServerTexts, ToolIndex
-    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
 
 # -- declarations for providers ----------------------------------------------------------------------------------------

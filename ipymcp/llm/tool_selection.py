@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ipymcp.llm.providers import Declaration, Profile
     from ipymcp.llm.tool_definitions import DeclarationCache, FunctionTool
     from ipymcp.results.tool_result import StoredResults, ToolResult
-    from ipymcp.runtime.call import Call, CallOptions
+    from ipymcp.runtime.call import Call
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession

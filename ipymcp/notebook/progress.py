@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ipymcp.notebook.settings import IPyMCP
-    from ipymcp.runtime.call import RunningCall
+    from ipymcp.runtime.call_options import RunningCall
     from ipymcp.runtime.events import Event
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession

@@ -22,7 +22,7 @@ from ipymcp.text import capitalized, visible
 
 if TYPE_CHECKING:
     from ipymcp.results.tool_result import ToolResult
-    from ipymcp.runtime.call import RunningCall
+    from ipymcp.runtime.call_options import RunningCall
     from ipymcp.runtime.catalog import ToolEntry
 
 

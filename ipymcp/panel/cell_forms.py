@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ipymcp.interaction.questions import A, Question, QuestionKind
     from ipymcp.panel.messages import Channel
     from ipymcp.panel.panel import Panel
-    from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.question_routing import QuestionHandle
+    from ipymcp.runtime.waiting import WaitingCaller
 
 
 _FALLBACK_TEXT: Final = "ipymcp has a question. If no form appears here, a prompt follows in a moment."

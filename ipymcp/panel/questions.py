@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ipymcp.panel.messages import Channel
     from ipymcp.panel.permissions import Permissions
     from ipymcp.panel.state import PanelState
-    from ipymcp.runtime.interrupts import WaitingCaller
     from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.waiting import WaitingCaller
 
 
 _WAITING: Final = "Waiting for your answer in the MCP panel."

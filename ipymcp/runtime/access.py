@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.interaction.questions import Caller
     from ipymcp.protocol.types import ToolDefinition
-    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.call_options import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.loop import BackgroundLoop
     from ipymcp.runtime.question_routing import QuestionRouter

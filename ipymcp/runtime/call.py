@@ -9,9 +9,7 @@ import inspect
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ipymcp.argument_checks import TIMEOUT, checked
 from ipymcp.errors import (
@@ -25,179 +23,25 @@ from ipymcp.errors import (
 )
 from ipymcp.names import expression
 from ipymcp.protocol.jsonrpc import HandshakeNeeded, PendingRequest
-from ipymcp.runtime.interrupts import Interrupts, Waiter
 from ipymcp.runtime.loop import run_nested
 from ipymcp.runtime.tracing import end_span, start_span
+from ipymcp.runtime.waiting import Interrupts, Waiter
 from ipymcp.security.rules import hints
-from ipymcp.security.untrusted import UNKNOWN, copy_actor_to_context, quotes_server
+from ipymcp.security.untrusted import copy_actor_to_context, quotes_server
 from ipymcp.storage.history import CallRecord
 from ipymcp.text import one_line, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Generator
 
     from msgspec import Raw
 
-    from ipymcp.interaction.questions import Caller, Card
     from ipymcp.protocol.client import Client
     from ipymcp.protocol.jsonrpc import TaskState
     from ipymcp.protocol.types import Progress
-    from ipymcp.runtime.client_handlers import ClientHandlers
-    from ipymcp.runtime.loop import BackgroundLoop
+    from ipymcp.runtime.call_hooks import CallHooks, Permission
+    from ipymcp.runtime.call_options import CallOptions, CallServices
     from ipymcp.runtime.server_status import CallTarget
-    from ipymcp.security.rules import CallBatch
-    from ipymcp.security.untrusted import CallingModel, Conversation
-    from ipymcp.storage.history import History
-
-
-class RunningCall(Protocol):
-    """A call in progress, or a map of many calls.
-
-    Attributes:
-        number: The number of the call in this notebook.
-        tool: The tool's exact name.
-        arguments: The arguments as a JSON object; for a map, those of its first row.
-        questions: The questions that the user was asked about the call, with the answers.
-        options: The options of the call.
-        started: The time of the start, on the clock of `time.monotonic`.
-        cell: The execution count of the calling cell.
-    """
-
-    number: int
-    tool: str
-    arguments: bytes
-    questions: tuple[str, ...]
-    options: CallOptions
-    started: float
-    cell: int | None
-
-    @property
-    def session(self) -> CallTarget:
-        """The server."""
-        ...
-
-    @property
-    def progress(self) -> Progress | None:
-        """The last progress reported."""
-        ...
-
-    @property
-    def task(self) -> TaskState | None:
-        """The state of the task that the call has become; None if it is not a task."""
-        ...
-
-    def cancel(self) -> bool:
-        """Cancel the call; thread-safe. False if it was over already."""
-        ...
-
-    def end_if_late(self) -> None:
-        """Fail the call with a timeout if its deadline has passed."""
-        ...
-
-
-class Presenter(Protocol):
-    """Shows the user a call that takes long. Used in the thread or task that waits for the call."""
-
-    def progress(self, call: RunningCall) -> None:
-        """The call reported progress."""
-        ...
-
-    def finished(self, call: RunningCall) -> None:
-        """A call that had reported progress is over."""
-        ...
-
-
-class CallOptions(msgspec.Struct, frozen=True):
-    """The options of one call.
-
-    Attributes:
-        timeout: Seconds without progress after which the call fails.
-        max_timeout: Seconds after which the call fails, even with progress.
-        on_progress: Called with each `Progress` in the thread or task that waits for the call; a coroutine function
-            runs on the loop of the user's handlers.
-        as_task: Whether to request a task from a server of the handshake era.
-        caller: The caller on whose behalf the call is made. Calls of models and apps may need the user's consent.
-        turn: Identifies the model's answer that the call belongs to, so that one consent can cover all its calls.
-        model: The model that makes the call.
-        conversation: The conversation that the model's answer belongs to.
-        card: Displays the call and the questions about it.
-        origin: The place where the call is made, if not a cell: `panel`.
-        batch: The map that the call belongs to.
-        is_assumed: Whether the call counts as the model's only because it may be, see `Actor`.
-    """
-
-    timeout: float = 30.0
-    max_timeout: float = 600.0
-    on_progress: Callable[[Progress], Any] | None = None
-    as_task: bool = False
-    caller: Caller = "user"
-    turn: str = ""
-    model: CallingModel = UNKNOWN
-    conversation: Conversation | None = None
-    card: Card | None = None
-    origin: str = ""
-    batch: CallBatch | None = None
-    is_assumed: bool = False
-
-    def changed(
-        self,
-        timeout: float | None,
-        on_progress: Callable[[Progress], Any] | None,
-        as_task: bool | None = None,
-        caller: Caller | None = None,
-        turn: str | None = None,
-    ) -> CallOptions:
-        """Copy the options with the given values; `max_timeout` becomes at least `timeout`."""
-        options = msgspec.structs.replace(self, caller=caller or self.caller, turn=self.turn if turn is None else turn)
-        if timeout is not None:
-            options = msgspec.structs.replace(options, timeout=timeout, max_timeout=max(timeout, self.max_timeout))
-        if as_task is not None:
-            options = msgspec.structs.replace(options, as_task=as_task)
-        return options if on_progress is None else msgspec.structs.replace(options, on_progress=on_progress)
-
-
-class CallServices(msgspec.Struct, eq=False):
-    """Services that all calls of a host share."""
-
-    loop: BackgroundLoop
-    handlers: BackgroundLoop
-    running: dict[int, RunningCall]
-    client_handlers: ClientHandlers
-    history: History
-    presenter: Presenter | None = None
-
-
-if TYPE_CHECKING:
-    Consent: TypeAlias = Callable[[Callable[[str], None]], Coroutine[Any, Any, bytes | None]]
-    """Asks the user whether a call may be made. Its argument is called with a summary of the question and its answer.
-
-    Returns the arguments to send instead, if the user changed them.
-    """
-
-
-class Hooks(Protocol):
-    """The user's functions before and after one call, run on the background loop."""
-
-    @property
-    def has_after(self) -> bool:
-        """Whether there is a function after the call."""
-        ...
-
-    async def before(self, call: Call[Any]) -> Consent | None:
-        """Run the function before a call, and return the question to the user, if one is needed.
-
-        Raises:
-            McpError: The call must not be made.
-        """
-        ...
-
-    async def after(self, call: Call[Any], result: Any, error: McpError | None) -> Any:
-        """Run the function after a call, and return the result for its caller.
-
-        Raises:
-            McpError: The error for its caller.
-        """
-        ...
 
 
 T = TypeVar("T")
@@ -224,17 +68,14 @@ class Call(Generic[T]):
         options: The options of the call.
         convert: Converts the JSON of the result to a value, or raises the error that the caller sees.
         services: The services of the host.
-        consent: Asks the user for consent before the call is sent.
+        permission: The permission to obtain before the call is sent; None if none is needed.
         receiver: Records the server's answer, once; for answers that may contain untrusted content.
-        hooks: The user's functions before and after the call.
+        hooks: The user's functions, if one of them runs after the call.
     """
 
     __slots__ = (
-        "_after_task",
-        "_awaits_resend",
         "_cancelled_in",
         "_client",
-        "_consent",
         "_convert",
         "_hooks",
         "_last_activity",
@@ -243,9 +84,9 @@ class Call(Generic[T]):
         "_paused_for",
         "_paused_since",
         "_pending",
-        "_permission_task",
+        "_permission",
         "_receiver",
-        "_resend_lock",
+        "_resend",
         "_services",
         "_span",
         "arguments",
@@ -271,9 +112,9 @@ class Call(Generic[T]):
         options: CallOptions,
         convert: Callable[[Raw], T],
         services: CallServices,
-        consent: Consent | None = None,
+        permission: Permission | None = None,
         receiver: Callable[[bytes | memoryview], None] | None = None,
-        hooks: Hooks | None = None,
+        hooks: CallHooks | None = None,
     ) -> None:
         self.number = number
         self.session = session
@@ -294,20 +135,15 @@ class Call(Generic[T]):
         self._convert = convert
         self._services = services
         self._pending = PendingRequest(self._deliver)
-        self._resend_lock: threading.RLock | None = None
-        """Set once the call has to be sent a second time; held while it is sent or given up."""
-        self._awaits_resend = False
-        """Whether the call has to be sent again and waits for the session's next connection."""
+        self._resend: _Resend | None = None
+        """The second sending of the call, once it is needed."""
         self._client: Client | None = None
-        self._consent = consent
-        self._permission_task: asyncio.Task[bytes | None] | None = None
+        self._permission = permission
+        """The permission that is still to be obtained."""
         self._cancelled_in = ""
         """The place where the user cancelled the call, if the error names it."""
-        """Runs the user's function before the call and asks for consent; None when that is over."""
         self._receiver = receiver
         self._hooks = hooks
-        self._after_task: asyncio.Task[T] | None = None
-        """Runs the user's function after the call, on the background loop."""
         self._span: Any = None
         """The call's OpenTelemetry span, if one is recorded."""
         self.cell = services.history.calling_cell(options)
@@ -333,16 +169,15 @@ class Call(Generic[T]):
         self._services.loop.refuse_own_thread()
         if self._services.client_handlers.nested_loop == "always" and asyncio._get_running_loop() is not None:
             return run_nested(self.arun())
-        if self._needs_permission:
-            self._services.loop.run(self._get_permission())
-        waiter = Waiter()
-        with Interrupts(waiter.queue) as interrupts, self._services.loop.callers.blocked(waiter, self):
+        if self._permission is not None:
+            self._services.loop.run(self._obtain(self._permission))
+        with Waiter(self._services.loop.callers, self) as waiter:
             self._listeners.append(partial(self._wake, waiter))
             try:
                 while not self._has_room():
-                    waiter.wait(_at(time.monotonic() + _QUEUE_POLL), interrupts)
+                    waiter.wait(_at(time.monotonic() + _QUEUE_POLL))
                 self._begin_and_read()
-                if not waiter.wait(self.deadline, interrupts):
+                if not waiter.wait(self.deadline):
                     self._expire()
             except BaseException as error:
                 self._abandon(error)
@@ -360,8 +195,8 @@ class Call(Generic[T]):
         loop = asyncio.get_running_loop()
         if loop is self._services.loop.loop:
             raise LoopError("a call cannot be awaited on ipymcp's own loop", hint="await it on a loop of yours")
-        if self._needs_permission:
-            await self._services.loop.arun(self._get_permission())
+        if self._permission is not None:
+            await self._services.loop.arun(self._obtain(self._permission))
         future: asyncio.Future[None] = loop.create_future()
         context = contextvars.copy_context()
 
@@ -399,15 +234,15 @@ class Call(Generic[T]):
 
         Sending waits for the user's consent, if needed, and while the server has 64 MB of earlier messages unread.
         """
-        if self._needs_permission:
-            self._services.loop.run(self._get_permission())
-        if self._has_after_hook:
+        if self._permission is not None:
+            self._services.loop.run(self._obtain(self._permission))
+        if self._hooks is not None:
             self.when_over(self._spawn_after_hook)
         if not self._has_room():
             self._services.loop.refuse_own_thread()
-            waiter = Waiter()
-            while not self._has_room():
-                waiter.wait(_at(time.monotonic() + _QUEUE_POLL))
+            with Waiter() as waiter:
+                while not self._has_room():
+                    waiter.wait(_at(time.monotonic() + _QUEUE_POLL))
         if self.options.on_progress is not None:
             with copy_actor_to_context():
                 self._listeners.append(partial(self._on_submitted_progress, contextvars.copy_context()))
@@ -427,8 +262,8 @@ class Call(Generic[T]):
         Raises:
             McpError: The call could not be sent.
         """
-        if self._needs_permission:
-            await self._get_permission()
+        if self._permission is not None:
+            await self._obtain(self._permission)
         while not self._has_room():
             await asyncio.sleep(_QUEUE_POLL)
         ended = asyncio.Event()
@@ -436,9 +271,7 @@ class Call(Generic[T]):
         self._begin()
         self._services.loop.start_beat()
         await ended.wait()
-        if self._has_after_hook:
-            with contextlib.suppress(McpError):  # `result` raises it
-                await self._run_after_hook()
+        await self._run_after_hook()
 
     @checked(timeout=TIMEOUT.or_none)
     def result(self, timeout: float | None = None) -> T:
@@ -454,11 +287,10 @@ class Call(Generic[T]):
         """
         if not self.done:
             self._services.loop.refuse_own_thread()
-            waiter = Waiter()
-            self._add_listener(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
-            end = None if timeout is None else time.monotonic() + timeout
-            with self._services.loop.callers.blocked(waiter, self), self._continuing_when_interrupted():
-                is_over = waiter.wait(None if end is None else _at(end))
+            deadline = None if timeout is None else _at(time.monotonic() + timeout)
+            with self._continuing_when_interrupted(), Waiter(self._services.loop.callers, self) as waiter:
+                self._add_listener(lambda progress: waiter.put(Waiter.DONE) if progress is None else None)
+                is_over = waiter.wait(deadline)
             if not is_over:
                 raise TimeoutError(f"call {self.number} ({self.session.name}.{self.tool}) is still running")
         return self._final_result()
@@ -497,10 +329,9 @@ class Call(Generic[T]):
 
     def _cancel(self, place: str) -> bool:
         self._cancelled_in = place
-        permission = self._permission_task
-        if permission is not None:
-            self._permission_task = None  # at once: the task may be ending, and then ignores its cancellation
-            self._services.loop.call(permission.cancel)
+        stop = None if self._permission is None else self._permission.cancel()
+        if stop is not None:
+            self._services.loop.call(stop)
             return True
         with Interrupts():
             return self._give_up("the user cancelled it", self._cancelled())
@@ -579,15 +410,10 @@ class Call(Generic[T]):
 
     # -- from the user's consent to the outcome -----------------------------------------------------------------------
 
-    async def _get_permission(self) -> None:
-        """Run the user's function before the call and ask for consent; the call's time starts after that."""
-        permission = self._permission_task = asyncio.ensure_future(self._request_permission())
+    async def _obtain(self, permission: Permission) -> None:
+        """Obtain the permission for the call, whose time starts after that."""
         try:
-            edited = await permission
-            if edited is not None:
-                self.arguments, self.is_edited = edited, True
-            if self._permission_task is not permission:  # `cancel` was called while the answer arrived
-                raise self._cancelled()
+            edited = await permission.obtain(self, self.note_question)
         except (McpError, asyncio.CancelledError) as error:
             self.done = True
             task = asyncio.current_task()
@@ -600,58 +426,33 @@ class Call(Generic[T]):
             self._record(failure)
             raise error if isinstance(failure, CallInterrupted) else failure from None
         finally:
-            self._permission_task = None
+            self._permission = None
+        if edited is not None:
+            self.arguments, self.is_edited = edited, True
         self.started = self._last_activity = time.monotonic()
 
-    @property
-    def _needs_permission(self) -> bool:
-        """Whether a function of the user, or the user, may have to permit the call before it is sent."""
-        return self._consent is not None or self._hooks is not None
-
-    async def _request_permission(self) -> bytes | None:
-        """Run the user's function, then ask the user; return the arguments that the user changed, if any."""
-        if self._hooks is not None:
-            self._consent = await self._hooks.before(self)
-        if self._consent is not None:
-            return await self._consent(self.note_question)
-        return None
-
-    @property
-    def _has_after_hook(self) -> bool:
-        return self._hooks is not None and self._hooks.has_after
-
-    async def _run_after_hook(self) -> T:
-        """On the background loop: run the user's function after the call, once; return the result for the caller."""
-        if self._after_task is None:
-            self._after_task = asyncio.ensure_future(self._apply_after_hook())
-        return await asyncio.shield(self._after_task)
-
-    async def _apply_after_hook(self) -> T:
-        assert self._hooks is not None
-        try:
-            result, error = await asyncio.to_thread(self._outcome), None
-        except McpError as failure:
-            result, error = None, failure
-        return await self._hooks.after(self, result, error)
-
     def _spawn_after_hook(self) -> None:
-        async def run() -> None:
-            with contextlib.suppress(McpError):  # `result` and `await` raise it
-                await self._run_after_hook()
+        self._services.loop.spawn(self._run_after_hook(), f"ipymcp-after-{self.number}")
 
-        self._services.loop.spawn(run(), f"ipymcp-after-{self.number}")
+    async def _run_after_hook(self) -> None:
+        """Run the user's function after the call, if there is one. What it raises is the error of `result`."""
+        if self._hooks is not None:
+            with contextlib.suppress(McpError):
+                await self._hooks.after(self, self._outcome)
 
     def _final_result(self) -> T:
         """The result for the caller, after the user's function if there is one."""
-        if not self._has_after_hook:
+        if self._hooks is None:
             return self._outcome()
-        task = self._after_task
-        return task.result() if task is not None and task.done() else self._services.loop.run(self._run_after_hook())
+        outcome = self._hooks.outcome
+        if outcome is not None and outcome.done():
+            return outcome.result()
+        return self._services.loop.run(self._hooks.after(self, self._outcome))
 
     async def _afinal_result(self) -> T:
-        if not self._has_after_hook:
+        if self._hooks is None:
             return self._outcome()
-        return await self._services.loop.arun(self._run_after_hook())
+        return await self._services.loop.arun(self._hooks.after(self, self._outcome))
 
     def _has_room(self) -> bool:
         """Whether the server has read enough of the earlier messages that this call can be sent.
@@ -734,23 +535,23 @@ class Call(Generic[T]):
             False if the call is not sent again.
         """
         error = self._pending.error
-        if not isinstance(error, HandshakeNeeded) or not error.is_reopening or self._resend_lock is not None:
+        if not isinstance(error, HandshakeNeeded) or not error.is_reopening or self._resend is not None:
             return False
         entry = self.session.catalog.tools.get(self.tool)
         declared = hints(entry, self.session.rights) if entry is not None else {}
         if declared.get("readOnlyHint") is not True and declared.get("idempotentHint") is not True:
             return False
-        self._resend_lock, self._awaits_resend = threading.RLock(), True
-        self._services.loop.spawn(self._resend(self._resend_lock, error), f"ipymcp-resend-{self.number}")
+        self._resend = _Resend()
+        self._services.loop.spawn(self._send_again(self._resend, error), f"ipymcp-resend-{self.number}")
         return True
 
-    async def _resend(self, lock: threading.RLock, error: HandshakeNeeded) -> None:
+    async def _send_again(self, resend: _Resend, error: HandshakeNeeded) -> None:
         """Send the call once more, on the session's next connection. Its deadlines do not change."""
         await self.session.settled()
-        with lock:
-            if not self._awaits_resend:
+        with resend.lock:
+            if not resend.is_waiting:
                 return  # given up meanwhile
-            self._awaits_resend, self._pending.error = False, None
+            resend.is_waiting, self._pending.error = False, None
             try:
                 self._client = self.session.require()
                 self._send(self._client)
@@ -770,9 +571,10 @@ class Call(Generic[T]):
 
     def _give_up(self, reason: str, error: McpError | None = None) -> bool:
         """Fail the call and notify the server; False if the call was over already."""
-        with self._resend_lock or contextlib.nullcontext():
-            if self._awaits_resend:
-                self._awaits_resend = False
+        resend = self._resend
+        with resend.lock if resend is not None else contextlib.nullcontext():
+            if resend is not None and resend.is_waiting:
+                resend.is_waiting = False
             elif self._client is None or not self._client.give_up(self._pending, reason):
                 return False
         kind = CallInterrupted if reason == _INTERRUPTED else CallCancelled
@@ -875,6 +677,19 @@ class Call(Generic[T]):
         presenter = self._services.presenter
         if presenter is not None and self.progress is not None:
             presenter.finished(self)
+
+
+class _Resend:
+    """The second sending of a call.
+
+    Attributes:
+        lock: Held while the call is sent or given up.
+        is_waiting: Whether the call waits for the session's next connection.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.is_waiting = True
 
 
 def _task_expression(call: Call[Any], task: str) -> str:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ipymcp.errors import CallError, PolicyError
-from ipymcp.runtime.call import Call, CallServices, Presenter
-from ipymcp.runtime.call_hooks import CallHooks
+from ipymcp.runtime.call import Call
+from ipymcp.runtime.call_hooks import CallHooks, Permission
 from ipymcp.security.untrusted import current_actor
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ipymcp.protocol.client import Client
     from ipymcp.runtime.access import AccessControl
-    from ipymcp.runtime.call import CallOptions
+    from ipymcp.runtime.call_options import CallOptions, CallServices, Presenter
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.server_status import CallTarget
 
@@ -106,6 +106,7 @@ class CallFactory:
         hooks = CallHooks.of(
             self._services.client_handlers, entry, partial(self._guard.permit, session, entry, options)
         )
+        permission = None if consent is None and hooks is None else Permission(consent, hooks)
         return Call(
             next(self._numbers),
             session,
@@ -114,9 +115,9 @@ class CallFactory:
             options,
             convert,
             self._services,
-            consent,
+            permission,
             receiver,
-            hooks,
+            hooks if hooks is not None and hooks.has_after else None,
         )
 
     def resume_task(

@@ -1,7 +1,8 @@
-"""The user's functions before and after each call of a tool."""
+"""What the user has to say about a call: the functions before and after it, and the consent to it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
@@ -17,12 +18,19 @@ from ipymcp.security.untrusted import Actor, acting
 from ipymcp.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Coroutine, Generator
+    from typing import TypeAlias
 
     from ipymcp.interaction.questions import Caller
-    from ipymcp.runtime.call import Call, Consent
+    from ipymcp.runtime.call_options import RunningCall
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.client_handlers import ClientHandlers
+
+    Consent: TypeAlias = Callable[[Callable[[str], None]], Coroutine[Any, Any, bytes | None]]
+    """Asks the user whether a call may be made. Its argument is called with a summary of the question and its answer.
+
+    Returns the arguments to send instead, if the user changed them.
+    """
 
 
 _MAX_TEXT: Final = 300
@@ -54,6 +62,51 @@ class HookedCall(Struct):
         return one_line(f"<HookedCall {self.number} {self.server}.{self.tool} by the {self.caller}>")
 
 
+class Permission:
+    """The user's permission for one call: the function before it, then the question, if one is needed.
+
+    Args:
+        consent: Asks the user; None if only a function before the call decides whether to ask.
+        hooks: The user's functions.
+    """
+
+    def __init__(self, consent: Consent | None, hooks: CallHooks | None) -> None:
+        self._consent = consent
+        self._hooks = hooks
+        self._task: asyncio.Task[bytes | None] | None = None
+        """Obtains the permission, until that is over or cancelled."""
+
+    async def obtain(self, call: RunningCall, note: Callable[[str], None]) -> bytes | None:
+        """Obtain the permission, on the background loop, and return the arguments that the user changed, if any.
+
+        Args:
+            call: The call.
+            note: Called with a summary of the question and its answer.
+
+        Raises:
+            McpError: The call must not be made.
+            CancelledError: It was cancelled meanwhile.
+        """
+        task = self._task = asyncio.ensure_future(self._ask(call, note))
+        try:
+            edited = await task
+            if self._task is not task:  # `cancel` was called while the answer arrived
+                raise asyncio.CancelledError
+        finally:
+            self._task = None
+        return edited
+
+    async def _ask(self, call: RunningCall, note: Callable[[str], None]) -> bytes | None:
+        if self._hooks is not None:
+            self._consent = await self._hooks.before(call)
+        return None if self._consent is None else await self._consent(note)
+
+    def cancel(self) -> Callable[[], object] | None:
+        """Give the permission up, from any thread. Return what the loop must call for that; None if it is over."""
+        task, self._task = self._task, None  # at once: the task may be ending, and then ignores its cancellation
+        return None if task is None else task.cancel
+
+
 class CallHooks:
     """The user's functions before and after one call. Used on the background loop.
 
@@ -69,6 +122,8 @@ class CallHooks:
         self._after = handlers.after_call
         self._entry = entry
         self._consent = consent
+        self.outcome: asyncio.Task[Any] | None = None
+        """The outcome for the caller, once the call itself is over: runs the function after it."""
 
     @staticmethod
     def of(handlers: ClientHandlers, entry: ToolEntry, consent: Callable[[bytes], Consent | None]) -> CallHooks | None:
@@ -81,7 +136,7 @@ class CallHooks:
         """Whether there is a function after the call."""
         return self._after is not None
 
-    async def before(self, call: Call[Any]) -> Consent | None:
+    async def before(self, call: RunningCall) -> Consent | None:
         """Run the function before a call, and check the policy for the arguments that it leaves.
 
         Returns:
@@ -106,18 +161,29 @@ class CallHooks:
                 call.arguments = types.encode(self._checked(arguments))
         return self._consent(call.arguments)
 
-    async def after(self, call: Call[Any], result: Any, error: McpError | None) -> Any:
-        """Run the function after a call, and return the result for the caller: the function's, or the original one.
+    async def after(self, call: RunningCall, outcome: Callable[[], Any]) -> Any:
+        """Run the function after a call, once, and return the result for the caller: the function's, or the original.
+
+        Args:
+            call: The call, which is over.
+            outcome: Returns or raises its outcome.
 
         Raises:
             McpError: The error of the call, or of the function.
         """
-        if self._after is None:
-            changed = None
-        else:
-            seen = self._seen(call)
-            seen.result, seen.error = result, error
-            changed = await self._run(self._after, "after_call", seen, call)
+        if self.outcome is None:
+            self.outcome = asyncio.ensure_future(self._run_after(call, outcome))
+        return await asyncio.shield(self.outcome)
+
+    async def _run_after(self, call: RunningCall, outcome: Callable[[], Any]) -> Any:
+        assert self._after is not None
+        seen = self._seen(call)
+        try:
+            seen.result = await asyncio.to_thread(outcome)
+        except McpError as failure:
+            seen.error = failure
+        result, error = seen.result, seen.error
+        changed = await self._run(self._after, "after_call", seen, call)
         if changed is None and error is not None:
             raise error
         return result if changed is None else self._result(changed, result)
@@ -148,7 +214,7 @@ class CallHooks:
             types.encode(content), server=entry.server, tool=entry.name, output_schema=None, is_untrusted=is_untrusted
         )
 
-    def _seen(self, call: Call[Any]) -> HookedCall:
+    def _seen(self, call: RunningCall) -> HookedCall:
         arguments = types.loads(call.arguments or b"{}")
         return HookedCall(call.session.name, call.tool, arguments, call.options.caller, call.number)
 
@@ -159,7 +225,7 @@ class CallHooks:
         schema = ToolSchema(bytes(entry.definition.inputSchema), server=entry.server, tool=entry.name)
         return schema.check(arguments)
 
-    async def _run(self, function: Callable[[Any], Any], place: str, seen: HookedCall, call: Call[Any]) -> Any:
+    async def _run(self, function: Callable[[Any], Any], place: str, seen: HookedCall, call: RunningCall) -> Any:
         try:
             with _in_hook(call):
                 return await self._handlers.run(function, seen, call)
@@ -181,7 +247,7 @@ def _name(function: Callable[[Any], Any] | None) -> str:
 
 
 @contextlib.contextmanager
-def _in_hook(call: Call[Any]) -> Generator[None]:
+def _in_hook(call: RunningCall) -> Generator[None]:
     """Context manager for running a function of the user, whose own calls are the user's and run without hooks."""
     token = _is_in_hook.set(True)
     conversation = call.options.conversation

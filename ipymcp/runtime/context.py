@@ -12,7 +12,7 @@ from ipymcp.protocol.transports.process import Grace
 if TYPE_CHECKING:
     from ipymcp.protocol.eras import Identity
     from ipymcp.runtime.access import AccessControl
-    from ipymcp.runtime.call import RunningCall
+    from ipymcp.runtime.call_options import RunningCall
     from ipymcp.runtime.client_handlers import ClientHandlers
     from ipymcp.runtime.events import Events, UserNotices
     from ipymcp.runtime.loop import BackgroundLoop

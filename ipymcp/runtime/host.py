@@ -19,8 +19,8 @@ from ipymcp.errors import UnknownName
 from ipymcp.names import RESERVED_HOST, aliases, identifier, is_glob, nearest
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.access import AccessControl
-from ipymcp.runtime.call import CallServices, RunningCall
 from ipymcp.runtime.call_factory import CallFactory
+from ipymcp.runtime.call_options import CallServices, RunningCall
 from ipymcp.runtime.client_handlers import ClientHandlers
 from ipymcp.runtime.context import RuntimeContext, Timing
 from ipymcp.runtime.events import Events, ServerUnloaded, UserNotices

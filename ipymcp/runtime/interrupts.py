@@ -1,8 +1,4 @@
-"""Interruptible waits of threads and tasks for the background loop.
-
-While the main thread waits, SIGINT only sets a flag and wakes the waiter; `KeyboardInterrupt` is raised at one point.
-Raised anywhere else, it would truncate frames and leave locks held: without this, interrupts in quick succession broke
-one frame in seventeen. The user's own code, if it runs meanwhile, is interrupted at once.
+"""Interrupts that reach the tasks on other loops and the threads of libraries which wait for the background loop.
 
 Two kinds of foreign loops need help. ipykernel's SIGINT handler cancels the cell's task without waking its loop: an
 idle loop would notice the interrupt only when the answer arrives. Where SIGINT raises `KeyboardInterrupt` (IPython in a
@@ -17,272 +13,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import importlib
 import signal
-import sys
 import threading
-import time
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from weakref import WeakSet
 
 from ipymcp.errors import CallCancelled, interrupted, render_briefly
+from ipymcp.runtime.waiting import Waiter, WaitingCaller, get_signal, set_signal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterator
-    from types import FrameType, TracebackType
-    from typing import TypeAlias
+    from collections.abc import Callable, Coroutine, Generator
+    from types import FrameType
 
-
-_INTERRUPTED: Final = object()
-_WINDOWS_POLL = 0.1
-# The C functions below the `signal` module: its conversion to enums costs more than the rest of a wait.
-_raw: Any = importlib.import_module("_signal")
-set_signal: Final[Callable[[int, Any], object]] = _raw.signal
-get_signal: Final[Callable[[int], Any]] = _raw.getsignal
-
-
-class Interrupts:
-    """Context manager that defers SIGINT on the main thread to a safe point, at the latest its exit.
-
-    The handler is replaced only on entry and exit. In between, a flag tells whether the user's code runs: setting a
-    flag cannot be interrupted, while calling `signal.signal` can.
-
-    Args:
-        queue: The queue of the waiter to wake; None for a short block of code that must not be interrupted.
-    """
-
-    __slots__ = ("_is_installed", "_is_pending", "_previous", "_queue", "_runs_users_code")
-
-    def __init__(self, queue: SimpleQueue[Any] | None = None) -> None:
-        self._queue = queue
-        self._is_pending = False
-        """Whether a SIGINT has arrived and is not handled yet."""
-        self._is_installed = False
-        self._runs_users_code = False
-        self._previous: Any = None
-        """The handler that this one replaces while it is installed."""
-
-    def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            previous = get_signal(signal.SIGINT)
-            if callable(previous) or previous == signal.SIG_DFL:
-                self._previous = previous
-                self._is_installed = True
-                set_signal(signal.SIGINT, self._on_signal)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._is_installed:
-            self._is_installed = False
-            set_signal(signal.SIGINT, self._previous)
-        if not isinstance(error, KeyboardInterrupt):
-            self.handle_pending()
-
-    def handle_pending(self) -> None:
-        """Handle a deferred SIGINT, if there is one.
-
-        Raises:
-            KeyboardInterrupt: SIGINT has arrived, and the previous handler raises this, as most do.
-        """
-        if self._is_pending:
-            self._is_pending = False
-            try:
-                self._handle()
-            except KeyboardInterrupt as error:
-                render_briefly(error, interrupted())
-                raise
-
-    def run_users_code(self, function: Callable[[], None]) -> None:
-        """Run the user's code, which may be interrupted at any point."""
-        try:
-            self._runs_users_code = self._is_installed
-            function()
-        except KeyboardInterrupt as error:
-            render_briefly(error, interrupted())
-            raise
-        finally:
-            self._runs_users_code = False
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._runs_users_code:
-            self._handle()
-            return
-        self._is_pending = True
-        if self._queue is not None:
-            self._queue.put(_INTERRUPTED)
-
-    def _handle(self) -> None:
-        """Call the previous signal handler, with two exceptions.
-
-        A handler that asks a running loop to cancel a task (ipykernel's in a cell with an await, asyncio's own) has no
-        effect while this thread blocks that loop. The system's default handler would end the process.
-        """
-        if (self._queue is not None and _loop_runs_here()) or not callable(self._previous):
-            raise KeyboardInterrupt("Interrupted by user")
-        self._previous(signal.SIGINT, None)
-
-
-class Waiter:
-    """The wait of one thread. Other threads `put` functions to run in it meanwhile, and `DONE` at the end."""
-
-    DONE: Final = object()
-
-    __slots__ = ("queue",)
-
-    def __init__(self) -> None:
-        self.queue: SimpleQueue[Any] = SimpleQueue()
-
-    def put(self, item: object) -> None:
-        """Wake the waiter, from any thread: with `DONE`, or with a function to run in the waiting thread."""
-        self.queue.put(item)
-
-    def wait(self, deadline: Callable[[], float] | None = None, interrupts: Interrupts | None = None) -> bool:
-        """Wait for `DONE`.
-
-        Args:
-            deadline: Returns the time to give up, on the clock of `time.monotonic`; called again at that time, because
-                the deadline may have moved.
-            interrupts: The `Interrupts` that the caller has entered; None to enter one here.
-
-        Returns:
-            False if the deadline passed.
-
-        Raises:
-            KeyboardInterrupt: The user interrupted.
-        """
-        if interrupts is None:
-            with Interrupts(self.queue) as entered:
-                return self.wait(deadline, entered)
-        while True:
-            interrupts.handle_pending()
-            timeout = None if deadline is None else deadline() - time.monotonic()
-            if timeout is not None and timeout <= 0:
-                return False
-            try:
-                item = self.queue.get(timeout=_wait_timeout(timeout))
-            except Empty:
-                continue
-            if item is Waiter.DONE:
-                return True
-            if item is not _INTERRUPTED:
-                interrupts.run_users_code(item)
-
-
-def _wait_timeout(timeout: float | None) -> float | None:
-    """The timeout of one wait: short on Windows, where a wait cannot be interrupted."""
-    if sys.platform == "win32":
-        return _WINDOWS_POLL if timeout is None else min(timeout, _WINDOWS_POLL)
-    return timeout
-
-
-def _loop_runs_here() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-if TYPE_CHECKING:
-    Action: TypeAlias = Callable[[], None]
-
-
-class WaitingCallers:
-    """The threads and tasks that wait now."""
-
-    def __init__(self) -> None:
-        self.active: dict[int, WaitingCaller] = {}
-        """By the id of the object, oldest first."""
-
-    def __iter__(self) -> Iterator[WaitingCaller]:
-        """The main thread's callers first, then by age, oldest first.
-
-        Callers whose thread is blocked by a later wait, and so cannot run functions, are left out.
-        """
-        available: list[WaitingCaller] = []
-        blocked: set[threading.Thread] = set()
-        for caller in reversed([*self.active.values()]):
-            if caller.thread not in blocked:
-                available.append(caller)
-            if caller.is_blocked:
-                blocked.add(caller.thread)
-        available.reverse()
-        return iter(sorted(available, key=lambda caller: not caller.is_main))
-
-    def blocked(self, waiter: Waiter, subject: object = None) -> WaitingCaller:
-        """Context manager for the wait of the current thread.
-
-        Args:
-            waiter: The thread's waiter.
-            subject: The call that the thread waits for, if any.
-        """
-        return _BlockedThread(self, waiter, subject)
-
-
-class WaitingCaller:
-    """One thread or task that waits; a context manager for the duration of the wait."""
-
-    __slots__ = ("_callers", "_cleanups", "_has_ended", "is_blocked", "is_main", "loop", "subject", "thread")
-
-    def __init__(
-        self, callers: WaitingCallers, subject: object, loop: asyncio.AbstractEventLoop | None, *, is_blocked: bool
-    ) -> None:
-        self._callers = callers
-        self._cleanups: list[Action] = []
-        """Called when the wait ends."""
-        self._has_ended = False
-        self.subject = subject
-        """The call that is waited for, if any."""
-        self.loop = loop
-        """The event loop that runs in the thread, if any."""
-        self.is_blocked = is_blocked
-        """Whether the wait blocks the thread, and the loop that runs in it."""
-        self.thread = threading.current_thread()
-        self.is_main = self.thread is threading.main_thread()
-
-    def __enter__(self) -> WaitingCaller:
-        self._callers.active[id(self)] = self
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        del self._callers.active[id(self)]
-        self._has_ended = True
-        while self._cleanups:
-            self._cleanups.pop(0)()
-
-    def post(self, task: Action, give_up: Action | None = None) -> None:
-        """Run a function in the waiting thread or task, soon; thread-safe.
-
-        Args:
-            task: The function.
-            give_up: Called when the wait ends, which may be before, during or after the function runs.
-        """
-        if give_up is not None:
-            self._cleanups.append(give_up)
-        self._put(task)
-        if self._has_ended and give_up is not None:
-            give_up()
-
-    def _put(self, task: Action) -> None:
-        """Run a function in the waiting thread or task."""
-        raise NotImplementedError
-
-
-class _BlockedThread(WaitingCaller):
-    """A thread that a wait blocks."""
-
-    __slots__ = ("_waiter",)
-
-    def __init__(self, callers: WaitingCallers, waiter: Waiter, subject: object) -> None:
-        super().__init__(callers, subject, asyncio._get_running_loop(), is_blocked=True)
-        self._waiter = waiter
-
-    def _put(self, task: Action) -> None:
-        self._waiter.put(task)
+    from ipymcp.runtime.waiting import Action, WaitingCallers
 
 
 def in_task(task: asyncio.Task[Any] | None, function: Action) -> None:
@@ -438,24 +182,26 @@ class AwaitingTask(WaitingCaller):
     __slots__ = ("_awaiting", "_context", "give_up", "task")
 
     def __init__(self, awaiting: AwaitingTasks, give_up: Callable[[], object], subject: object) -> None:
-        super().__init__(awaiting.background.callers, subject, asyncio.get_running_loop(), is_blocked=False)
+        super().__init__(awaiting.background.callers, subject, is_blocked=False)
         self._awaiting = awaiting
         self._context = contextvars.copy_context()
         self.give_up = give_up
         self.task = asyncio.current_task()
 
     def __enter__(self) -> AwaitingTask:
-        super().__enter__()
+        thread = threading.current_thread()
+        self._begin(thread, is_main=thread is threading.main_thread())
         self._awaiting.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._awaiting.remove(self)
-        super().__exit__()
+        self._end()
 
-    def _put(self, task: Callable[[], None]) -> None:
+    def put(self, item: Action) -> None:
+        """Run a function in the context of the task, on its loop."""
         assert self.loop is not None
-        self._awaiting.background.call_on(self.loop, lambda: self._context.run(in_task, self.task, task))
+        self._awaiting.background.call_on(self.loop, lambda: self._context.run(in_task, self.task, item))
 
 
 class AwaitingTasks:

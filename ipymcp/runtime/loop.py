@@ -22,7 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ipymcp.errors import LoopError, interrupted, render_briefly, track_work
-from ipymcp.runtime.interrupts import AwaitingTasks, Interrupts, Waiter, WaitingCallers
+from ipymcp.runtime.interrupts import AwaitingTasks
+from ipymcp.runtime.waiting import Waiter, WaitingCallers
 from ipymcp.security.untrusted import begin_thread_of_user, copy_actor_to_context
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class BackgroundLoop:
 
     def refuse_own_thread(self) -> None:
         """Raise on the loop's own thread, which must not wait for the loop."""
-        if self.is_own_thread:
+        if threading.current_thread() is self._thread:
             raise LoopError("a synchronous call cannot wait on ipymcp's own loop", hint="await its .aio instead")
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
@@ -120,7 +121,8 @@ class BackgroundLoop:
             LoopError: Called on the loop's own thread.
         """
         waiter = waiter or Waiter()
-        with Interrupts(waiter.queue) as interrupts, self.callers.blocked(waiter):
+        waiter.callers = self.callers
+        with waiter:
             try:
                 self.refuse_own_thread()
                 future, work = self._submit(coroutine)
@@ -129,7 +131,7 @@ class BackgroundLoop:
                 raise
             future.add_done_callback(lambda _: waiter.put(Waiter.DONE))
             try:
-                waiter.wait(None, interrupts)
+                waiter.wait()
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     render_briefly(error, interrupted(work))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from ipymcp.interaction.questions import A, Question, QuestionKind, UserInterface
-    from ipymcp.runtime.interrupts import WaitingCaller, WaitingCallers
+    from ipymcp.runtime.waiting import WaitingCaller, WaitingCallers
 
 
 T = TypeVar("T")

@@ -31,7 +31,8 @@ from ipymcp.errors import (
     doing,
 )
 from ipymcp.runtime import catalog as catalogs
-from ipymcp.runtime.call import Call, CallOptions
+from ipymcp.runtime.call import Call
+from ipymcp.runtime.call_options import CallOptions
 from ipymcp.runtime.connector import Connector, Start
 from ipymcp.runtime.events import RollingLog
 from ipymcp.runtime.failures import cause, explain, is_worth_retrying, start_failure

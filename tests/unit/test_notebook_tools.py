@@ -13,7 +13,7 @@ from ipymcp.interaction.questions import ApprovalAnswer, ApprovalQuestion
 from ipymcp.interaction.terminal import TerminalPrompts
 from ipymcp.llm.notebook_tools import difference, notebook_tools
 from ipymcp.runtime.access import AccessControl
-from ipymcp.runtime.call import CallOptions
+from ipymcp.runtime.call_options import CallOptions
 from ipymcp.storage.database import Database
 
 SOURCE = "\n".join([*(f"y{number} = 'value'  # {'-' * 40}" for number in range(40)), "os.system('x')", "z = 1" * 200])

@@ -10,9 +10,9 @@ import pytest
 
 from ipymcp.interaction.questions import Question, QuestionKind, Show
 from ipymcp.panel.cell_forms import CellForm, CellForms
-from ipymcp.runtime.interrupts import Waiter, WaitingCaller
 from ipymcp.runtime.loop import BackgroundLoop
 from ipymcp.runtime.question_routing import CallerGone, QuestionRouter
+from ipymcp.runtime.waiting import Waiter, WaitingCaller
 from tests.unit.scripted_interface import ScriptedInterface
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Waiting:
         self.thread.join()
 
     def _run(self, loop: BackgroundLoop, subject: object) -> None:
-        with loop.callers.blocked(self._waiter, subject):
+        self._waiter.callers, self._waiter.subject = loop.callers, subject
+        with self._waiter:
             self._entered.set()
             self._waiter.wait()
 
@@ -97,15 +98,15 @@ def test_a_question_without_a_call_goes_to_the_main_thread_or_else_to_the_longes
 
 
 def test_a_thread_with_nested_waits_is_asked_in_the_inner_one(loop: BackgroundLoop, router: QuestionRouter) -> None:
-    with loop.callers.blocked(Waiter()):  # in the midst of which it runs something that asks
+    with Waiter(loop.callers):  # in the midst of which it runs something that asks
         assert loop.run(router.ask(HERE)) is threading.main_thread()
 
 
 def test_a_question_is_cancelled_when_the_waiting_ends_before_it_is_asked(
     loop: BackgroundLoop, router: QuestionRouter
 ) -> None:
-    waiter, entered = Waiter(), threading.Event()
-    with loop.callers.blocked(waiter):
+    waiter, entered = Waiter(loop.callers), threading.Event()
+    with waiter:
         future = asyncio.run_coroutine_threadsafe(router.ask(HERE), loop.loop)
         loop.call(entered.set)
         entered.wait()

@@ -14,7 +14,7 @@ from ipymcp.config.pasted import PastedServers
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.servers import headers, keyword_definition, pasted_in, variables
 from ipymcp.notebook.progress import print_notice
-from ipymcp.runtime.interrupts import Waiter
+from ipymcp.runtime.waiting import Waiter
 from ipymcp.text import counted, visible
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ipymcp.notebook.magics.resources import load_lazy
 from ipymcp.notebook.progress import LoadDisplay, print_notice
 from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.runtime.events import LEVELS
-from ipymcp.runtime.interrupts import Waiter
+from ipymcp.runtime.waiting import Waiter
 from ipymcp.security.pins import read_lock
 
 if TYPE_CHECKING:
