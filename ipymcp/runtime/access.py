@@ -123,7 +123,9 @@ class AccessControl:
             self._refreshed = time.monotonic()
             self._loop.call(self._spawn_refresh)
         rights = session.rights
-        self._check_visibility(entry, options.caller)
+        if not _is_for(entry, options.caller):
+            allowed = "apps of its server" if options.caller == "model" else "models"
+            raise PolicyError(f"is for {allowed} only", server=entry.server, tool=entry.name)
         verdict = self.policy.check(entry, rights, options.caller, options.turn, options.conversation, options.batch)
         if verdict.notice:
             self._notify_once(verdict)
@@ -166,11 +168,6 @@ class AccessControl:
             return ""
         is_pinned = not (self.pinning.has_changed(digest, INSTRUCTIONS) or self.pinning.is_new(digest, INSTRUCTIONS))
         return client.instructions if is_pinned or self.policy.pins == "off" else ""
-
-    def _check_visibility(self, entry: ToolEntry, caller: Caller) -> None:
-        if not _is_for(entry, caller):
-            allowed = "apps of its server" if caller == "model" else "models"
-            raise PolicyError(f"is for {allowed} only", server=entry.server, tool=entry.name)
 
     def trusts(self, definition: ServerDefinition) -> bool:
         """Whether a definition may run without asking the user; not on the loop's own thread."""

@@ -24,7 +24,7 @@ from ipymcp.errors import (
 from ipymcp.names import expression
 from ipymcp.protocol.jsonrpc import HandshakeNeeded, PendingRequest
 from ipymcp.runtime.loop import run_nested
-from ipymcp.runtime.tracing import end_span, start_span
+from ipymcp.runtime.tracing import end_span, is_configured, start_span
 from ipymcp.runtime.waiting import Interrupts, Waiter
 from ipymcp.security.rules import hints
 from ipymcp.security.untrusted import copy_actor_to_context, quotes_server
@@ -489,7 +489,8 @@ class Call(Generic[T]):
         self._client = client
         self.session.calls += 1
         self._services.running[self.number] = self
-        self._span = start_span(self.session, self.tool, self.options.caller)
+        if is_configured():
+            self._span = start_span(self.session, self.tool, self.options.caller)
         try:
             self.was_sent = True
             self._send(client)

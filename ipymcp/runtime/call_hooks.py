@@ -1,4 +1,4 @@
-"""What the user has to say about a call: the functions before and after it, and the consent to it."""
+"""The user's functions before and after a call of a tool, and the permission to make it."""
 
 from __future__ import annotations
 

@@ -37,9 +37,7 @@ def is_configured() -> bool:
 
 
 def start_span(session: CallTarget, tool: str, caller: str) -> Any:
-    """Start the span of a call as a child of the current span; None if the span would not be recorded."""
-    if not is_configured():
-        return None
+    """Start the span of a call as a child of the current span, if `is_configured`; None if it would not be recorded."""
     api: Any = sys.modules["opentelemetry.trace"]
     attributes: dict[str, Any] = {
         "mcp.method.name": _METHOD,

@@ -106,9 +106,12 @@ def test_a_name_is_resolved_once_and_not_connected_to_where_it_leads_out_of_reac
 
 
 def test_a_server_on_this_machine_may_name_any_address() -> None:
+    async def visit(port: int) -> None:
+        stream = await Network().connect_tcp("127.1", port)
+        await stream.aclose()
+
     with listening() as (port, visitors):
-        stream: Any = asyncio.run(Network().connect_tcp("127.1", port))
-        assert stream is not None
+        asyncio.run(visit(port))
     assert len(visitors) == 1
 
 
