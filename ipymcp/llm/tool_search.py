@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from heapq import nsmallest
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ipymcp.protocol.types import is_array, is_object
@@ -40,229 +41,19 @@ _MAX_DEPTH: Final = 4
 _MAX_WORDS: Final = 400
 """Words of one field in the index."""
 
-_GROUPS: Final = """
-create add new make insert generate build append write set_up | open | register | compose | start | produce
-delete remove drop erase clear purge destroy discard forget trash wipe unset uninstall | get_rid | cancel
-forget unlearn | memory entity observation fact
-update edit change modify set alter adjust patch amend revise replace rewrite | correct fix | customize configure
-list get show view display read retrieve fetch see browse enumerate | look_up | give | check | tell
-search find query look discover locate seek | filter match | explore | grep
-run execute invoke call perform launch trigger evaluate eval | start
-start begin launch initiate open | resume play | boot
-stop end halt terminate cancel abort kill finish close pause quit exit | disable
-send post submit deliver dispatch publish | notify tell inform announce | share
-reply answer respond | react
-copy duplicate clone fork replicate | mirror
-move relocate transfer shift drag | rename
-rename title retitle name | label
-save store write persist keep record remember memorize | memory observation entity fact
-download fetch retrieve get export pull | save scrape crawl
-scrape crawl extract spider | fetch web page site download
-upload attach push import load send
-export save dump download | convert
-import load ingest upload
-convert transform translate turn parse | render
-compare diff difference delta change altered | versus
-merge combine join unite integrate consolidate
-split divide separate partition
-sort order rank arrange organize
-approve accept confirm allow permit grant | agree yes
-reject decline refuse deny dismiss no
-enable activate turn_on | allow
-disable deactivate turn_off | block
-lock protect restrict prevent forbid secure | block guard
-assign allocate delegate | owner responsible charge assignee
-invite add_member share | participant attendee guest
-subscribe watch follow monitor observe track | notify alert notification
-schedule plan book reserve arrange | calendar
-nightly daily weekly monthly hourly night periodically regularly recurring cron automatically later tomorrow | schedule
-postpone delay snooze defer reschedule
-validate verify check test lint | correct
-analyze analyse examine inspect investigate diagnose audit study | insight
-summarize summary abstract overview outline digest | brief
-describe explain detail info information metadata property attribute schema | definition
-count number total amount quantity sum
-calculate compute evaluate formula
-measure profile benchmark performance | slow speed fast latency trace
-wait sleep pause delay | until
-undo revert restore reset rollback | back
-retry rerun repeat again redo | restart
-echo repeat say
-click press push tap | button
-type enter input fill write key | text field
-select choose pick option | dropdown combobox
-scroll swipe | hover
-navigate go visit open browse load | url website
-capture snapshot screenshot picture | image
-emulate simulate pretend mimic | device mobile phone
-resize size dimension width height | viewport
-compress zip gzip archive pack | shrink
-encrypt decrypt encode decode | hash
-login log_in sign_in authenticate authorize auth | credential session
-logout log_out sign_out | session
-file document | attachment path content
-big large old age modified size | info metadata stat
-folder directory | path
-disk filesystem drive storage | file local
-image picture photo graphic screenshot png jpeg | icon avatar thumbnail media
-video movie screencast recording clip | media stream
-audio sound music voice speech | media song track
-chart plot graph diagram figure visualization visualize draw | trend
-map geographic location route place | coordinate
-hierarchy tree structure organization | nested parent child
-employee staff person people user member colleague coworker teammate contact | individual profile human
-team group organization department company | workspace
-manager boss supervisor lead | owner report
-subordinate org organigram | organization manager hierarchy
-customer client buyer account | user contact
-spreadsheet excel workbook worksheet sheet xlsx | table cell csv
-cell range | value spreadsheet
-row record line entry item | tuple
-column field attribute property variable | header
-table relation dataset | database grid
-database db warehouse datastore sql | table schema data_source
-sql select statement query | database
-index collection | search elasticsearch
-comment note annotation remark feedback | review discussion reply
-note memo notebook jot jot_down write_down | page onenote
-page document article wiki | web
-wiki confluence | page documentation
-documentation doc docs manual guide reference help
-email mail message inbox mailbox e_mail outlook gmail letter | correspondence
-letter correspondence scan scanned invoice receipt paper | document
-message dm chat | channel conversation text
-channel room chat | slack team
-thread conversation discussion | reply
-meeting call appointment event conference | calendar invitation
-video_call conference_call call video_conference videoconference webinar | online_meeting meeting
-said spoken discussed talked minutes | transcript
-calendar agenda schedule event | appointment availability
-invitation invite event rsvp | meeting
-available availability free busy freebusy presence | schedule slot time
-online offline away active reachable around | presence status availability
-reminder alarm alert notification | due
-contact address_book phone | people person
-task todo to_do ticket issue card item work_item | job action assignment story
-chore errand shopping_list homework | task todo
-bug issue defect error problem ticket | report crash fault
-issue ticket bug | report problem tracker
-tracker jira issue | project board
-error exception crash failure fault bug | issue log problem
-log logs output console trace | history record
-sprint iteration milestone | cycle agile
-board kanban | column card list
-bucket column section list | board
-milestone deadline due | release target
-time_spent worklog hours timesheet | log
-status state progress stage phase | condition
-priority severity urgency importance
-label tag category | topic
-checklist check_list list | item done
-done complete finish close resolve mark tick | check_off
-repository repo project codebase | git
-pull_request pr merge_request mr | review branch change
-commit revision changeset change | version history check_in
-branch line_of_development | git
-version revision history release | older previous
-version_control git source_control vcs | repository
-blame author wrote
-stage staged staging add index | git commit
-checkout switch | branch
-history log past previous changelog activity | record commit version
-code source program script snippet macro vba | function line
-script javascript js python | code evaluate
-deploy deployment release rollout roll_out ship publish | production environment version
-scale replica copy instance autoscale resize | deployment
-lookup lookups query search find | index
-fast faster speed quick optimize accelerate | index performance
-pipeline ci build workflow job action | continuous_integration
-job build task run | pipeline
-test spec check | report
-goal target wanted desired yield | seek solve
-environment env variable setting config configuration | production
-server host machine instance node vm | service
-container docker pod kubernetes k8s | cluster
-shell terminal command bash console cmd | exec execute run
-secret credential password token key | leaked leak variable
-vulnerability security cve alert | secret scanning
-permission access right role privilege restriction | share allowed
-share give access link permission | grant
-user account profile identity whoami | myself self
-self myself own whoami | current user
-browser website web site webpage page tab chrome | url
-url link address uri website | web map sitemap crawl
-network http request traffic | response api
-api endpoint rest | request
-element node | dom html
-memory heap ram leak | snapshot
-dark light theme color_scheme | media emulate
-form input field | fill
-popup dialog alert prompt modal | confirm
-cookie session cache | storage
-animation transition
-knowledge fact entity observation relation memory | graph remember
-entity node object person
-relation link edge connection relationship dependency | graph
-dependency depend prerequisite blocker precedent | trace wait
-paper article publication study preprint research manuscript thesis | scientific science literature arxiv
-citation reference cite bibliography bibtex | source
-time clock hour o_clock date | timezone
-timezone zone | time utc
-date day today | time
-weather forecast temperature rain snow sun sunny wind windy storm cloud humidity hot cold degrees umbrella | climate
-air_quality smog pollution pollen dust haze | air quality
-place location restaurant shop venue | nearby
-distance far length | matrix route directions
-direction route path way navigation | travel
-elevation altitude height high tall mountain hill peak summit
-address location coordinate geocode latitude longitude
-price cost payment pay charge invoice bill | money
-invoice bill receipt payment | amount
-order purchase sale | product checkout
-product item goods sku | inventory
-subscription plan | recurring
-refund reimburse chargeback | payment
-pivot crosstab | summarize aggregate
-highlight format style color colour conditional red green yellow background | bold
-duplicate copy repeated | unique
-empty blank new | null
-share percentage proportion part pie circle slice | total
-correlation scatter | relationship
-distribution histogram spread boxplot violin
-trend over_time line area series | history
-overlap intersection venn | set
-cause fishbone ishikawa root | analysis reason
-conversion funnel | stage
-brainstorm mind_map idea | mind
-flow process step flowchart workflow
-reason think thought reasoning sequential | step problem
-dropdown select validation permitted allowed valid option | list data_validation
-think reason reflect consider ponder
-ask question prompt query
-translate language | localize
-draft unsent | email
-emoji reaction react smiley thumbs | icon
-forward redirect resend | mail
-rule filter automatic automation | sorting
-out_of_office automatic_reply away vacation | mailbox setting
-transcript transcription minutes | meeting recording call
-attachment file upload | attach
-signature sign
-template boilerplate preset | layout
-mobile phone device | tablet
-alert warning alarm notification watch
-metric statistic stats analytics insight usage | view
-view visit look seen | read
-trash bin recycle deleted
-archive hide close | old
-"""
+
+@cache
+def _groups() -> tuple[str, ...]:
+    """The groups of words with the same meaning."""
+    text = Path(__file__).with_name("tool_words.txt").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
 @cache
 def _synonyms() -> dict[tuple[str, ...], dict[tuple[str, ...], float]]:
     """Synonyms by word or phrase, as stems with weights. Words after a bar are only related to those before it."""
     found: dict[tuple[str, ...], dict[tuple[str, ...], float]] = {}
-    for line in _GROUPS.strip().splitlines():
+    for line in _groups():
         near, _, far = line.partition("|")
         members = [tuple(_query_words(each)) for each in near.split()]
         others = [tuple(_query_words(each)) for each in far.replace("|", " ").split()]
@@ -347,7 +138,7 @@ def _words_and_phrases(text: str) -> Iterator[tuple[str, ...]]:
 @cache
 def _phrases() -> dict[str, list[tuple[str, ...]]]:
     """The phrases of the groups that have a stop word, as stems, by the first; the longest come first."""
-    written = {tuple(each.split("_")) for each in _GROUPS.replace("|", " ").split() if "_" in each}
+    written = {tuple(each.split("_")) for line in _groups() for each in line.replace("|", " ").split() if "_" in each}
     found: dict[str, list[tuple[str, ...]]] = {}
     for phrase in sorted((one for one in written if not _STOP.isdisjoint(one)), key=lambda one: (-len(one), one)):
         stems = tuple(map(stem, phrase))
