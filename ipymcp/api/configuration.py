@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api import config_edits
-from ipymcp.api.load_request import notices
 from ipymcp.argument_checks import FLAG, MAPPING, TEXT, checked
 from ipymcp.results.tables import TableView
+from ipymcp.setup import config_edits
+from ipymcp.setup.load_request import notices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from ipymcp.api.config_edits import ConfigListing
     from ipymcp.results.tables import Table
     from ipymcp.runtime.host import Host
+    from ipymcp.setup.config_edits import ConfigListing
 
 
 class ConfigFiles(TableView):

@@ -32,7 +32,7 @@ class _ScriptConnection:
         url: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        from ipymcp.api.load_request import typed_definition
+        from ipymcp.setup.load_request import typed_definition
 
         defined = {"command": command, "args": args, "env": env, "cwd": cwd, "url": url, "headers": headers}
         is_defined = any(value is not None for value in defined.values())

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from ipymcp.api.additions import AnyAddition, Keep
     from ipymcp.api.configuration import ConfigFiles
     from ipymcp.api.history import CallHistory
     from ipymcp.api.map_result import MapResult
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.call_options import RunningCall
     from ipymcp.runtime.client_handlers import Roots, SamplingRequest
     from ipymcp.runtime.host import Host
+    from ipymcp.setup.addition import AnyAddition, Keep
     from ipymcp.storage.chats import SavedChats
 
 
@@ -537,8 +537,8 @@ class Mcp(NamedAccess):
             ConfigError: A file or definition is invalid.
             PolicyError: `mcp.lock` does not have the server.
         """
-        from ipymcp.api.load_request import agree_to_links, gather, typed_definition
         from ipymcp.security.pins import read_lock
+        from ipymcp.setup.load_request import agree_to_links, gather, typed_definition
 
         defined = {"command": command, "args": args, "env": env, "cwd": cwd, "url": url, "headers": headers}
         if any(value is not None for value in defined.values()):
@@ -581,7 +581,7 @@ class Mcp(NamedAccess):
             McpError: It is not known which notebook this is.
             PolicyError: The running code is a model's.
         """
-        from ipymcp.api import restore
+        from ipymcp.setup import restore
 
         found = await restore.plan(self._host)
         await restore.load(self._host, found, wait=wait)
@@ -599,7 +599,7 @@ class Mcp(NamedAccess):
         Raises:
             McpError: The registry cannot be reached, and no earlier answer is known.
         """
-        from ipymcp.api.additions import search
+        from ipymcp.setup.registry_tables import search
 
         return await search(self._host, words, limit)
 
@@ -650,8 +650,9 @@ class Mcp(NamedAccess):
             UnknownName: There is no such server.
             McpError: The registry cannot be reached.
         """
-        from ipymcp.api.additions import RegistryChoice, add, add_from_registry, from_pasted
         from ipymcp.config.pasted import is_link, read_pasted
+        from ipymcp.setup.adding import RegistryChoice, add_from_registry, from_pasted
+        from ipymcp.setup.addition import add
 
         def begun(addition: AnyAddition) -> None:
             for line in addition.notes:
@@ -670,7 +671,7 @@ class Mcp(NamedAccess):
     @checked()
     async def outdated(self) -> Table:
         """Compare the versions of servers that were added from the registry with the latest ones."""
-        from ipymcp.api.additions import outdated
+        from ipymcp.setup.registry_tables import outdated
 
         return await outdated(self._host)
 

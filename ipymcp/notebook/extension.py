@@ -183,7 +183,7 @@ class Extension:
         host = host_of(ipymcp.host())
         if self.settings.restore != "auto" or host.remembered_as is None:
             return
-        from ipymcp.api import restore  # not at %load_ext
+        from ipymcp.setup import restore  # not at %load_ext
 
         found = host.loop.run(restore.plan(host))
         host.loop.run(restore.load(host, found, wait=False, again=False))

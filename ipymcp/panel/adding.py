@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 from msgspec import Meta
 
-from ipymcp.api import config_edits
-from ipymcp.api.additions import AdditionGroup, RegistryChoice, from_pasted, from_registry, from_values, registry_of
-from ipymcp.api.load_request import read_definitions
 from ipymcp.config import unused_settings
 from ipymcp.config.config_files import decode
 from ipymcp.config.definition import Source
@@ -27,13 +24,18 @@ from ipymcp.panel.servers import StartProgress, start_progress, where
 from ipymcp.registry.client import verified
 from ipymcp.registry.install import ways
 from ipymcp.runtime.process_env import folder_of
+from ipymcp.setup import config_edits
+from ipymcp.setup.adding import RegistryChoice, from_pasted, from_registry, from_values
+from ipymcp.setup.addition import AdditionGroup
+from ipymcp.setup.load_request import read_definitions
+from ipymcp.setup.registry_tables import registry_of
 from ipymcp.text import one_line, visible
 
 if TYPE_CHECKING:
-    from ipymcp.api.additions import AnyAddition
     from ipymcp.config.definition import ServerDefinition
     from ipymcp.registry.client import Entry
     from ipymcp.registry.install import Way
+    from ipymcp.setup.addition import AnyAddition
 
 
 _MAX_TOOLS = 200

@@ -44,7 +44,6 @@ from ipymcp.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
-    from ipymcp.api.additions import AnyAddition
     from ipymcp.api.namespace import Mcp
     from ipymcp.interaction.questions import QuestionKind
     from ipymcp.panel.logs import Reader
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.schema.tool_schema import ToolSchema
+    from ipymcp.setup.addition import AnyAddition
 
 
 class ResultFile(Struct, frozen=True):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ipymcp.api import restore
 from ipymcp.config.definition import Transport
 from ipymcp.config.redaction import masked, masked_args
 from ipymcp.errors import ConfigError, McpError, PolicyError, UnknownName
@@ -36,6 +35,7 @@ from ipymcp.panel.tools import disabled_tools
 from ipymcp.protocol.recording import MessageRecorder
 from ipymcp.runtime.events import ListChanged
 from ipymcp.runtime.server_status import State
+from ipymcp.setup import restore
 from ipymcp.text import capitalized, quoted, visible
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ from typing import Any
 import psutil
 import pytest
 
-from ipymcp.api import config_edits
-from ipymcp.api.additions import Addition, RegistryChoice, add, from_registry, from_values, outdated
 from ipymcp.config.definition import Source
 from ipymcp.config.paths import user_file
 from ipymcp.errors import ConfigError, McpError, PolicyError, TrustError, UnknownName
@@ -23,6 +21,10 @@ from ipymcp.interaction.questions import PageReply, TrustQuestion
 from ipymcp.runtime.host import Host
 from ipymcp.security.trust import Grant
 from ipymcp.security.untrusted import Actor, Conversation, acting
+from ipymcp.setup import config_edits
+from ipymcp.setup.adding import RegistryChoice, from_registry, from_values
+from ipymcp.setup.addition import Addition, add
+from ipymcp.setup.registry_tables import outdated
 from tests.environments import ROOT, server_command
 from tests.processes import wait_until, wait_until_gone
 from tests.registry import RegistryServer, registry_server

@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from ipymcp.api.additions import from_values
 from ipymcp.api.namespace import Mcp
 from ipymcp.runtime.host import Host
+from ipymcp.setup.adding import from_values
 from tests.environments import ROOT, server_command
 from tests.panel.notebooks import NAMED, Notebook, OpenNotebook, named
 from tests.panels import DirectView, Message

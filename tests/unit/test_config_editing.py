@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from ipymcp.api import config_edits
-from ipymcp.api.config_edits import explanation, export_to, listing
-from ipymcp.api.load_request import config_path, gather, settings
 from ipymcp.api.security import ToolPolicy
 from ipymcp.config.config_files import edit, from_mapping, load, project_file, read_host
 from ipymcp.config.definition import ServerDefinition, Source
@@ -21,6 +18,9 @@ from ipymcp.config.redaction import masked, masked_args
 from ipymcp.errors import ConfigError, TrustError, UnknownName
 from ipymcp.interaction.questions import PageReply
 from ipymcp.runtime.host import Host
+from ipymcp.setup import config_edits
+from ipymcp.setup.config_edits import explanation, export_to, listing
+from ipymcp.setup.load_request import config_path, gather, settings
 from tests.config_files import read
 from tests.errors import refused
 from tests.unit.scripted_interface import ScriptedInterface

@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from ipymcp.api import config_edits
-from ipymcp.api.load_request import config_path, notices, settings
 from ipymcp.config.config_files import decode, with_unit
 from ipymcp.config.hosts import EXPORTED, IMPORTED, SETTINGS
 from ipymcp.config.translation import OTHER_NAMES
@@ -16,6 +14,8 @@ from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.servers import headers, pasted_in, variables
 from ipymcp.notebook.progress import print_notice
+from ipymcp.setup import config_edits
+from ipymcp.setup.load_request import config_path, notices, settings
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:

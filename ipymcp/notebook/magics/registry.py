@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import structs
 
-from ipymcp.api.additions import RegistryChoice, add, add_from_registry, from_pasted
-from ipymcp.api.load_request import config_path
 from ipymcp.config.parsing import is_server
 from ipymcp.config.pasted import PastedServers
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.magics.servers import headers, keyword_definition, pasted_in, variables
 from ipymcp.notebook.progress import print_notice
 from ipymcp.runtime.waiting import Waiter
+from ipymcp.setup.adding import RegistryChoice, add_from_registry, from_pasted
+from ipymcp.setup.addition import add
+from ipymcp.setup.load_request import config_path
 from ipymcp.text import counted, visible
 
 if TYPE_CHECKING:
-    from ipymcp.api.additions import AnyAddition, Keep
     from ipymcp.notebook.line_syntax import MagicRequest
     from ipymcp.results.tables import Table
+    from ipymcp.setup.addition import AnyAddition, Keep
 
 
 def _search(request: MagicRequest) -> Table:

@@ -7,8 +7,6 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api import restore
-from ipymcp.api.load_request import LoadRequest, agree_to_links, from_pasted, gather, settings, url_definition
 from ipymcp.api.parts import parts_of
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.config.pasted import PastedServers, default_name, read_pasted, split_words
@@ -20,6 +18,8 @@ from ipymcp.protocol.transports.addresses import checked_headers
 from ipymcp.runtime.events import LEVELS
 from ipymcp.runtime.waiting import Waiter
 from ipymcp.security.pins import read_lock
+from ipymcp.setup import restore
+from ipymcp.setup.load_request import LoadRequest, agree_to_links, from_pasted, gather, settings, url_definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

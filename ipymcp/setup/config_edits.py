@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct, structs
 
-from ipymcp.api.load_request import TYPED_SCOPES, read_definitions
 from ipymcp.config import unused_settings
 from ipymcp.config.config_files import (
     changed,
@@ -44,6 +43,7 @@ from ipymcp.runtime.process_env import folder_of
 from ipymcp.runtime.server_status import State
 from ipymcp.security.trust import Grant
 from ipymcp.security.untrusted import refuse_models
+from ipymcp.setup.load_request import TYPED_SCOPES, read_definitions
 from ipymcp.text import escaped, quoted, visible
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
-"""The MCP registry as tables, and additions of servers from it or from a definition.
+"""The definition of new servers: from the registry, a pasted command or document, or typed values.
 
-Tables: a search, the details of a server, and newer versions of servers that came from the registry. An added server is
-started once before it is kept in notebook or file. The coroutines run on the background loop, and read and write files
-in threads.
+Likely secrets are stored first, and the user is asked about what they have not defined themselves. The coroutines run
+on the background loop, and read and write files in threads.
 """
 
 from __future__ import annotations
@@ -10,196 +9,44 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 from functools import partial
 from os.path import exists, isabs, isfile, join, relpath
-from pathlib import Path
-from pprint import pformat
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ipymcp.api import config_edits
-from ipymcp.api.load_request import TYPED_SCOPES, read_definitions, url_definition
 from ipymcp.config import unused_settings
 from ipymcp.config.definition import ServerDefinition, Source
 from ipymcp.config.hosts import as_own
 from ipymcp.config.pasted import package_hint
-from ipymcp.config.paths import cache_folder
 from ipymcp.config.redaction import masked, masked_definition, wanted_secrets
 from ipymcp.config.variables import has_variables, references
 from ipymcp.errors import ConfigError, McpError, PolicyError, UnknownName
 from ipymcp.interaction.elicitation import InputQuestion
 from ipymcp.names import nearest, server_name, unused
 from ipymcp.protocol.types import is_object
-from ipymcp.registry.client import OFFICIAL, Registry, verified
+from ipymcp.registry.client import OFFICIAL, Registry
 from ipymcp.registry.install import WantedInput, Way, absolute_path, require_public, ways
-from ipymcp.results.tables import Table
 from ipymcp.runtime.process_env import folder_of
 from ipymcp.security.trust import Grant
 from ipymcp.security.untrusted import refuse_models
-from ipymcp.text import quoted, shortened
+from ipymcp.setup import config_edits
+from ipymcp.setup.load_request import read_definitions, url_definition
+from ipymcp.text import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ipymcp.config.pasted import PastedServers
-    from ipymcp.config.redaction import Hide
-    from ipymcp.registry.client import Entry, FoundEntries
+    from ipymcp.registry.client import Entry
     from ipymcp.runtime.host import Host
-    from ipymcp.runtime.session import ServerSession
-
-# -- registry ----------------------------------------------------------------------------------------------------------
 
 
-ORIGIN = "registry"
-"""The key of a definition under which the server's name and version in the registry are stored."""
-_MAX_REQUESTS = 8
-"""Maximum concurrent requests for comparing versions."""
-_MAX_REMARK = 100
-"""Maximum length of a publisher's remark in a question."""
+from ipymcp.setup.addition import Addition, AdditionGroup, AnyAddition, Keep, NewSecrets, add, with_stored_secrets
+from ipymcp.setup.registry_tables import ORIGIN, origin_of, registry_of
 
-
-def registry_of(host: Host) -> Registry:
-    """The configured registry, by default the official one."""
-    return Registry(Path(cache_folder()) / "registry", host.registry_address or OFFICIAL)
-
-
-def origin_of(entry: Entry, registry: Registry) -> str:
-    """A server's name and version with its registry, its publisher, and whether it is deprecated, for questions."""
-    remarks = [verified(entry.name, registry.address) or "publisher not verified"]
-    if entry.status == "deprecated":
-        why = f": {shortened(entry.status_message, _MAX_REMARK)!r}" if entry.status_message else ""
-        remarks.append(f"deprecated{why}")
-    return f"{entry.name} {entry.version} of {registry.host} ({'; '.join(remarks)})"
-
-
-class FoundServers(Table):
-    """A table of servers of a registry. `.entries` are the servers.
-
-    Args:
-        found: The result of a search.
-        registry: The registry.
-    """
-
-    def __init__(self, found: FoundEntries, registry: Registry) -> None:
-        self.entries = tuple(found.entries)
-        rows = [
-            (
-                one.name,
-                one.version,
-                ", ".join(dict.fromkeys(way.label for way in ways(one))),
-                "" if one.status == "active" else one.status,
-                one.description,
-            )
-            for one in found.entries
-        ]
-        notes = [*found.notes]
-        if not rows:
-            notes.append(f"{registry.host} has no such server; it searches for one word, in names only")
-        elif found.cursor:
-            notes.append("there are more: -n N shows them, or add a word to narrow the search")
-        if rows:
-            notes.append("%mcp add NAME tries one and keeps it; %mcp search NAME shows a server in full")
-        columns = ("name", "version", "runs as", "status", "description")
-        super().__init__(columns, rows, title=f"servers of {registry.host}", note="\n".join(notes))
-
-
-async def search(host: Host, words: Sequence[str], limit: int) -> Table:
-    """Find servers of the registry, or show the details of one, given its full name."""
-    registry = registry_of(host)
-    if len(words) == 1 and "/" in words[0]:
-        entry, notes = await registry.entry(words[0])
-        return entry_table(entry, registry, notes)
-    return FoundServers(await registry.search(words, limit=limit), registry)
-
-
-def entry_table(entry: Entry, registry: Registry, notes: Iterable[str] = ()) -> Table:
-    """A table with the details of one server."""
-    message = f": {entry.status_message}" if entry.status_message else ""
-    publisher = verified(entry.name, registry.address)
-    rows = [
-        ("description", entry.description),
-        ("version", entry.version),
-        ("publisher", publisher or f"{entry.publisher}; not known to be verified by {registry.host}"),
-        ("source", entry.website),
-    ]
-    if entry.status != "active":
-        rows.insert(2, ("status", f"{entry.status}{message}"))
-    for way in ways(entry):
-        rows.append((way.label, (way.problem and f"cannot be run: {way.problem}") or way.preview()))
-        if way.problem or way.missing:
-            missing = f"the program {way.missing!r} is not installed" if way.missing and not way.problem else ""
-            rows.append(("", "; ".join(filter(None, (missing, way.remedy)))))
-            continue
-        rows += [("asks for", _input_line(one)) for one in way.inputs()]
-    return Table(("what", "is"), rows, title=entry.title or entry.name, note="\n".join(notes))
-
-
-def _input_line(one: WantedInput) -> str:
-    words = ["required" if one.about.is_required else "optional", "secret" if one.about.is_secret else ""]
-    words.append(f"default {one.default}" if one.default and not one.about.is_secret else "")
-    return f"{one.key} ({', '.join(filter(None, words))}) {one.about.description or ''}"
-
-
-async def outdated(host: Host) -> Table:
-    """Compare the versions of servers that came from the registry with the latest ones."""
-    found = await asyncio.to_thread(host.discovery.read)
-    definitions = dict(found.definitions)
-    for session in host.sessions.values():
-        if session.name not in definitions or session.definition.source.scope in TYPED_SCOPES:
-            definitions[session.name] = session.definition
-    registry, limiter = registry_of(host), asyncio.Semaphore(_MAX_REQUESTS)
-
-    async def row(one: ServerDefinition) -> tuple[str, str, str, str]:
-        async with limiter:
-            return (one.name, *await _compare(one, registry, host))
-
-    rows = await asyncio.gather(*(row(one) for one in definitions.values()))
-    behind = sum(bool(latest) for _, _, latest, _ in rows)
-    note = "%mcp add NAME --name SERVER --replace takes the latest version" if behind else ""
-    if not rows:
-        note = "no servers are configured or loaded"
-    return Table(("server", "version", "latest", "remark"), rows, title=f"versions by {registry.host}", note=note)
-
-
-async def _compare(definition: ServerDefinition, registry: Registry, host: Host) -> tuple[str, str, str]:
-    """Compare a server with the registry: its version, the latest version if it differs, and a remark."""
-    if not await host.guard.trust.allows(definition):  # its file may claim any origin
-        return "", "", "not compared: you have not agreed that it may run"
-    origin = definition.extra.get(ORIGIN)
-    name, version = (origin.get("name"), origin.get("version")) if is_object(origin) else (None, None)
-    if not isinstance(name, str) or not isinstance(version, str):
-        return "", "", "not compared: it was not added from the registry"
-    try:
-        latest, notes = await registry.entry(name)
-        pinned = latest if latest.version == version else (await registry.entry(name, version))[0]
-    except McpError as error:
-        return version, "", f"not compared: {error.message}"
-    remarks = (
-        [] if pinned.status == "active" else [f"{version} is {pinned.status}: {pinned.status_message}".rstrip(": ")]
-    )
-    remarks += [f"{name} is deprecated"] if latest.status == "deprecated" and latest is not pinned else []
-    if latest.version != version and latest.status != "deleted":
-        kept = {"user": "", "project": " --for project"}.get(definition.source.scope, " --for notebook")
-        line = f"%mcp add {quoted(name)} --name {quoted(definition.name)} --replace{kept}"
-        return version, latest.version, "; ".join([*remarks, *notes]) or line
-    return version, "", "; ".join([*remarks, *notes]) or "up to date"
-
-
-# -- additions ---------------------------------------------------------------------------------------------------------
-
-
-T = TypeVar("T")
-Keep: TypeAlias = Literal["notebook", "me", "project"]
-"""The place where a new server is kept: this notebook until the kernel ends, the user's own file, or the project's."""
-_NAMING_LOCK = threading.Lock()
-"""Held while an unused name is chosen for a secret."""
 _LINE_KEYS = frozenset({"command", "args", "env", "url", "headers", "transport", ORIGIN})
 """Keys of the values that a `%mcp load` line can express, and of the origin, which the line omits."""
-
-
-# -- a new server -----------------------------------------------------------------------------------------------------
 
 
 class RegistryChoice(Struct, frozen=True):
@@ -217,208 +64,6 @@ class RegistryChoice(Struct, frozen=True):
     """Whether to ask for optional inputs, even if no required one is missing."""
     takes_secrets: bool = True
     """Whether `inputs` may contain secrets, and not only variables that refer to secrets."""
-
-
-class Addition:
-    """A server that is being added: it is defined, and the user has agreed to it; it may have been tried.
-
-    Args:
-        host: The host of the notebook.
-        definition: The server as it will be defined.
-        keep: Where the server is kept.
-        grant: The user's agreement to it.
-        secrets: The secrets that were stored for it.
-        replaces: Whether it replaces a server of the same name.
-        notes: Lines for the user.
-    """
-
-    def __init__(
-        self,
-        host: Host,
-        definition: ServerDefinition,
-        keep: Keep,
-        grant: Grant,
-        *,
-        secrets: NewSecrets,
-        replaces: bool = False,
-        notes: Sequence[str] = (),
-    ) -> None:
-        self.definition = definition
-        self.keep = keep
-        self.notes = notes
-        self._host = host
-        self._grant = grant
-        self._secrets = secrets
-        self._replaces = replaces
-        self.session: ServerSession | None = None
-        """The running server, while it is tried."""
-        self._trying: asyncio.Task[None] | None = None
-        self._saving: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the server in the notebook."""
-        return self.definition.name
-
-    @property
-    def place(self) -> str:
-        """The file that will define the server, or `this notebook`."""
-        return str(self.definition.source.file) if self.keep != "notebook" else "this notebook"
-
-    async def try_out(self) -> None:
-        """Start the server, and wait until it is ready or has failed. Cancelling the wait stops the server."""
-        self._trying = self._host.loop.spawn(self._try_out(), f"ipymcp-try-{self.definition.name}")
-        await self._trying
-
-    @property
-    def on_trial(self) -> ServerSession | None:
-        """The server while it runs on trial."""
-        return next((one for one in self._host.trials.sessions if one.definition is self.definition), None)
-
-    async def _try_out(self) -> None:
-        self.session = await self._host.trials.run(self.definition, self._grant)
-
-    def require(self) -> None:
-        """Check that the server has started.
-
-        Raises:
-            ServerError: It has not.
-        """
-        assert self.session is not None
-        try:
-            self.session.require()
-        except McpError as error:
-            if error.hint and error.hint.startswith("%mcp logs"):
-                error.hint = (
-                    f"Nothing was saved. Check the {'command' if self.definition.command is not None else 'address'}."
-                )
-            raise
-
-    async def save(self) -> None:
-        """Keep the server, and load it. Once begun, this completes even if the wait is cancelled.
-
-        Raises:
-            ConfigError: The file cannot be written, or already defines a server of this name.
-        """
-        if self._saving is None or self._saving.done():
-            self._saving = self._host.loop.spawn(self._save(), f"ipymcp-save-{self.definition.name}")
-        await asyncio.shield(self._saving)
-
-    async def _save(self) -> None:
-        host, definition = self._host, self.definition
-        if self.keep != "notebook":
-            await config_edits.save(definition, self._grant, host, replaces=self._replaces)
-        self._secrets.keep()
-        if self.session is not None:
-            await host.trials.adopt(self.session)
-            self.session = None
-        else:
-            await host.load([definition])
-
-    async def drop(self) -> None:
-        """Stop the server and delete the secrets that were stored for it, unless it was saved.
-
-        A trial in progress is cancelled. This completes even if the wait is cancelled.
-        """
-        await asyncio.shield(self._host.loop.spawn(self._drop(), f"ipymcp-drop-{self.definition.name}"))
-
-    async def _drop(self) -> None:
-        if self._saving is not None:
-            await asyncio.wait({self._saving})
-        if self._trying is not None and not self._trying.done():
-            self._trying.cancel()
-            await asyncio.wait({self._trying})
-        session, self.session = self.session, None
-        try:
-            if session is not None:
-                await self._host.trials.end(session)
-        finally:
-            await self._secrets.delete()
-
-    def cell(self, namespace: str) -> str:
-        """The source of a cell that loads the server again. It contains no secret that the user was asked for.
-
-        Args:
-            namespace: The variable that `mcp` is bound to; empty if there is none.
-        """
-        definition = self.definition
-        if self.keep != "notebook":
-            return f"%mcp load {quoted(definition.name)}"
-        if definition.source.scope == "cell":
-            line = ["%mcp load", quoted(definition.name)]
-            line += [f"--header {_quoted(f'{name}: {value}')}" for name, value in definition.headers.items()]
-            line += [f"--env {_quoted(f'{name}={value}')}" for name, value in definition.env.items()]
-            if definition.url is not None:
-                transport = ["--transport sse"] if definition.transport == "sse" else []
-                return " ".join([*line, quoted(definition.url), *transport])
-            return " ".join([*line, "--", *(_quoted(word) for word in (definition.command or "", *definition.args))])
-        document: dict[str, Any] = {definition.name: as_own(definition)}
-        if definition.inputs:
-            described = [{"id": name, **about} for name, about in definition.inputs.items()]
-            document = {"mcpServers": document, "inputs": described}
-        values = pformat(document, width=100, sort_dicts=False)
-        text = f"{namespace or 'mcp'}.load({values})"
-        return text if namespace else f"from ipymcp import mcp\n\n{text}"
-
-
-class AdditionGroup:
-    """Servers that are added together: all of them are kept, or none.
-
-    Args:
-        additions: The servers, at least one.
-        notes: Lines for the user in addition to those of the servers.
-    """
-
-    def __init__(self, additions: Sequence[Addition], notes: Sequence[str] = ()) -> None:
-        self.additions = tuple(additions)
-        self.keep = additions[0].keep
-        self.place = additions[0].place
-        self.notes = [*notes, *(note for one in additions for note in one.notes)]
-
-    @property
-    def name(self) -> str:
-        """The names of the servers."""
-        return ", ".join(one.name for one in self.additions)
-
-    @property
-    def on_trial(self) -> ServerSession | None:
-        """A server that runs on trial, preferably one that is not ready yet."""
-        running = [session for one in self.additions if (session := one.on_trial) is not None]
-        return next((session for session in running if not session.is_settled), next(iter(running), None))
-
-    async def try_out(self) -> None:
-        """Start the servers, and wait until each is ready or has failed. Cancelling the wait stops them."""
-        await asyncio.gather(*(one.try_out() for one in self.additions))
-
-    def require(self) -> None:
-        """Check that all servers have started.
-
-        Raises:
-            ServerError: One has not.
-        """
-        for one in self.additions:
-            one.require()
-
-    async def save(self) -> None:
-        """Keep the servers, and load them.
-
-        Raises:
-            ConfigError: The file cannot be written, or already defines a server of one of the names.
-        """
-        for one in self.additions:
-            await one.save()
-
-    async def drop(self) -> None:
-        """Stop the servers that were not saved, and delete the secrets that were stored for them."""
-        await asyncio.gather(*(one.drop() for one in self.additions))
-
-    def cell(self, namespace: str) -> str:
-        """The source of a cell that loads the servers again, as that of one addition."""
-        return "\n".join(one.cell(namespace) for one in self.additions)
-
-
-def _quoted(text: str) -> str:
-    return quoted(text) if re.fullmatch(r"[\w./:@=+-]+", text) is None else text
 
 
 async def from_registry(host: Host, choice: RegistryChoice, keep: Keep, *, replaces: bool = False) -> Addition:
@@ -555,7 +200,7 @@ async def _from_definition(
     name = await _free_name(host, wanted or None, one.name, keep, replaces=replaces)
     secrets = NewSecrets(host, name)
     try:
-        safe = await _with_stored_secrets(secrets, partial(masked_definition, one))
+        safe = await with_stored_secrets(secrets, partial(masked_definition, one))
         definition = await _prepared(host, name, as_own(safe), keep, safe.inputs)
         grant: Grant | None = Grant(frozenset(wanted_secrets(definition)))
         if replaces:
@@ -583,26 +228,6 @@ async def _ask_about(host: Host, origin: str, definition: ServerDefinition, keep
     return await host.guard.trust.ask_about_addition(origin, target, definition.replace(extra=extra), folder)
 
 
-async def _with_stored_secrets(secrets: NewSecrets, hidden: Callable[[Hide], T]) -> T:
-    """Move likely secrets of a text or a definition to the secret store.
-
-    Args:
-        secrets: Stores the secrets.
-        hidden: Returns the text or the definition with its likely secrets replaced by the given function.
-    """
-    found: dict[tuple[str, str], str] = {}
-
-    def collect(secret: str, name: str) -> str:
-        if not has_variables(secret):
-            found[name, secret] = secret
-        return secret
-
-    hidden(collect)
-    for name, secret in found:
-        found[name, secret] = await secrets.store(name.lstrip("-") or "secret", secret)
-    return hidden(lambda secret, name: found.get((name, secret), secret))
-
-
 async def _edit_grant(host: Host, definition: ServerDefinition, keep: Keep) -> Grant:
     """The permission of an entry that the user has edited: its earlier permission, and the secrets that are new.
 
@@ -624,71 +249,6 @@ async def _edit_grant(host: Host, definition: ServerDefinition, keep: Keep) -> G
     if why is not None:
         raise PolicyError(f"{definition.name} is not saved: {why}")
     return answer.granted.get(definition.name) or Grant(wanted, is_lasting=False)
-
-
-class NewSecrets:
-    """The secrets that are stored for a server that is being added.
-
-    Args:
-        host: The host of the notebook.
-        server: The name of the server.
-    """
-
-    def __init__(self, host: Host, server: str) -> None:
-        self._host = host
-        self._server = server
-        self._storing: list[asyncio.Task[str]] = []
-
-    async def store(self, key: str, value: str) -> str:
-        """Store a secret under an unused name, and return its variable."""
-        storing = self._host.loop.spawn(asyncio.to_thread(self._store, key, value), "ipymcp-new-secret")
-        self._storing.append(storing)
-        return f"${{secret:{await asyncio.shield(storing)}}}"
-
-    def _store(self, key: str, value: str) -> str:
-        with _NAMING_LOCK:
-            kept = {one.name for one in self._host.store.secrets.kept()}
-            name = unused(_secret_name(self._server, key), kept)
-            self._host.store.secrets.set(name, value)
-        return name
-
-    def keep(self) -> None:
-        """Keep the secrets, because the server is kept; `delete` then does nothing."""
-        self._storing = []
-
-    async def delete(self) -> None:
-        """Delete the secrets, including those that are being stored. Completes even if the wait is cancelled."""
-        await asyncio.shield(self._host.loop.spawn(self._delete(), "ipymcp-delete-secrets"))
-
-    async def _delete(self) -> None:
-        storing, self._storing = self._storing, []
-        names = await asyncio.gather(*storing, return_exceptions=True)
-        outcomes = await asyncio.gather(
-            *(asyncio.to_thread(self._host.store.secrets.delete, name) for name in names if isinstance(name, str)),
-            return_exceptions=True,
-        )
-        for error in outcomes:
-            if isinstance(error, BaseException):
-                raise error
-
-
-AnyAddition: TypeAlias = Addition | AdditionGroup
-
-
-async def add(addition: AnyAddition) -> None:
-    """Try servers, and keep them if they start.
-
-    Raises:
-        ServerError: One did not start; nothing is kept.
-        ConfigError: The file cannot be written.
-    """
-    try:
-        await addition.try_out()
-        addition.require()
-        await addition.save()
-    except BaseException:
-        await addition.drop()
-        raise
 
 
 async def _chosen_entry(registry: Registry, choice: RegistryChoice) -> tuple[Entry, list[str]]:
@@ -789,9 +349,6 @@ def _where_its_files_are(definition: ServerDefinition, folder: str) -> ServerDef
     return definition.replace(cwd=folder if within is None else relpath(folder, within))
 
 
-# -- inputs -----------------------------------------------------------------------------------------------------------
-
-
 async def _values(
     host: Host,
     name: str,
@@ -848,7 +405,7 @@ async def _values(
         if one.about.is_secret and text and not is_reference(text):
             text = await secrets.store(key, text)
         elif not one.about.is_secret:
-            text = await _with_stored_secrets(secrets, partial(masked, text, key))
+            text = await with_stored_secrets(secrets, partial(masked, text, key))
         texts[key] = absolute_path(text, one.about, host.folder)
         if not any(map(has_variables, entry_texts)):  # else the user may have edited the publisher's text
             own.append(texts[key])
@@ -912,7 +469,3 @@ async def _ask(
 def is_reference(text: str) -> bool:
     """Whether a text is only a variable of this kernel or a stored secret: `${NAME}` or `${secret:NAME}`."""
     return re.fullmatch(r"\$\{(secret:)?[A-Za-z_][\w.@-]*\}", text) is not None
-
-
-def _secret_name(server: str, key: str) -> str:
-    return config_edits.secret_prefix(server) + re.sub(r"[^A-Za-z0-9_.-]", "_", key)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ipymcp.api.load_request import remembered_definition
 from ipymcp.config.definition import ServerDefinition
 from ipymcp.errors import ConfigError, McpError
 from ipymcp.results.tables import Table
 from ipymcp.security.rules import DECISIONS, Rule
 from ipymcp.security.untrusted import refuse_models
+from ipymcp.setup.load_request import remembered_definition
 from ipymcp.text import quoted
 
 if TYPE_CHECKING:
