@@ -100,9 +100,10 @@ def state_of_the_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 @pytest.fixture(autouse=True)
 def state_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state folder of hosts in this process and its children."""
+    """The state folder of hosts in this process and its children, which has the user's own file as well."""
     folder = tmp_path_factory.mktemp("state")
     monkeypatch.setenv("IPYMCP_STATE_DIR", str(folder))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(folder / "config"))
     return folder
 
 

@@ -41,6 +41,8 @@ class ConfigFiles(TableView):
     def explain(self, name: str) -> Table:
         """The values of a server with their origins, and what it shadows.
 
+            mcp.config.explain("demo")
+
         Raises:
             UnknownName: The server is not defined anywhere.
         """
@@ -49,6 +51,8 @@ class ConfigFiles(TableView):
     @checked(name=TEXT.or_none, definition=MAPPING, project=FLAG)
     def add(self, name: str | None, definition: Mapping[str, Any], *, project: bool = False) -> Path:
         """Write a new server into your own file.
+
+            mcp.config.add("time", {"command": "uvx", "args": ["mcp-server-time"]})
 
         Args:
             name: The name of the server; None to add all servers of a document.
@@ -69,6 +73,8 @@ class ConfigFiles(TableView):
     def update(self, name: str, values: Mapping[str, Any], *, project: bool = False) -> Path:
         """Change some values of a server; None removes a value. Returns the file.
 
+            mcp.config.update("time", {"env": {"TZ": "UTC"}, "timeout": 60})
+
         Raises:
             ConfigError: Your own files do not define the server, or the result is invalid.
         """
@@ -76,23 +82,34 @@ class ConfigFiles(TableView):
 
     @checked(name=TEXT, definition=MAPPING)
     def edit(self, name: str, definition: Mapping[str, Any]) -> Path:
-        """Replace the definition of a server. Returns the file. Errors are those of `update`."""
+        """Replace the definition of a server. Returns the file. Errors are those of `update`.
+
+        For example `mcp.config.edit("time", {"command": "uvx", "args": ["mcp-server-time", "--local-timezone=UTC"]})`.
+        """
         return config_edits.rewrite(name, definition, self._host)
 
     @checked(name=TEXT, new=TEXT)
     def copy(self, name: str, new: str) -> Path:
-        """Copy a server under another name, in the same file. Returns the file. Errors are those of `update`."""
+        """Copy a server under another name, in the same file. Returns the file. Errors are those of `update`.
+
+        For example `mcp.config.copy("time", "clock")`.
+        """
         return config_edits.copy(name, new, self._host)
 
     @checked(names=TEXT, project=FLAG)
     def remove(self, *names: str, project: bool = False) -> None:
-        """Remove servers, and the secrets that were stored for them only. Errors are those of `update`."""
+        """Remove servers, and the secrets that were stored for them only. Errors are those of `update`.
+
+        For example `mcp.config.remove("clock")`.
+        """
         for name in names:
             config_edits.remove(name, self._host, project=project)
 
     @checked(place=TEXT, names=TEXT, project=FLAG, replace=FLAG)
     def import_from(self, place: str, *names: str, project: bool = False, replace: bool = False) -> list[str]:
         """Import servers from another host's files, or from a file, about which you are asked.
+
+            mcp.config.import_from("vscode", "github")
 
         Args:
             place: A host, such as `vscode`, or a path.
@@ -113,7 +130,10 @@ class ConfigFiles(TableView):
 
     @checked(target=TEXT, names=TEXT)
     def export(self, target: str, *names: str) -> ConfigListing:
-        """The servers as a document of another host, such as `claude-code`; writes no file."""
+        """The servers as a document of another host, such as `claude-code`; writes no file.
+
+        For example `print(mcp.config.export("claude-code", "time").text)`.
+        """
         document = config_edits.export_to(target, names, self._host)
         self._notify(document.notes)
         return document

@@ -43,6 +43,9 @@ class ToolMap:
     def __call__(self, rows: object, /, *, to: str | PathLike[str] | None = None, **options: Any) -> Any:
         """Call the tool for every row and wait for all results.
 
+            rows = [{"text": "one"}, {"text": "two"}]
+            mcp.demo.echo.map(rows).df
+
         Args:
             rows: A table of pandas, polars, pyarrow or DuckDB, a Series, or an iterable of mappings, tuples or values.
                 For a Dask DataFrame or Series the result is a lazy one, too; the calls are made when Dask computes it.
@@ -78,7 +81,10 @@ class ToolMap:
 
     @checked("map.aio")
     async def aio(self, rows: object, /, **options: Any) -> MapResult:
-        """Call the tool for every row and await all results. Arguments and errors are those of `.map`."""
+        """Call the tool for every row and await all results. Arguments and errors are those of `.map`.
+
+        For example `out = await mcp.demo.echo.map.aio(["one", "two"])`.
+        """
         if "to" in options:
             raise ArgumentError("map.aio: to: is for .map", argument="to", hint="async for … in ….map.stream(rows)")
         request = _request(await self._atarget(), rows, options)
@@ -86,7 +92,10 @@ class ToolMap:
 
     @checked("map.stream")
     def stream(self, rows: object, /, **options: Any) -> MapStream:
-        """Call the tool row by row while the results are read: `for row, result in tool.map.stream(rows)`.
+        """Call the tool row by row while the results are read.
+
+            for row, result in mcp.demo.echo.map.stream(["one", "two"]):
+                print(row, result)
 
         The input may be endless, an async iterable (for `async for`), or a pyarrow RecordBatchReader. Some rows are
         called ahead of the row that is read: 64 if calls of the tool may be repeated, else `concurrency`. For a row
@@ -103,7 +112,10 @@ class ToolMap:
 
     @checked("map.plan")
     def plan(self, rows: object, /, **options: Any) -> MapPlan:
-        """Show the calls that `.map` would make with the same arguments; sends nothing."""
+        """Show the calls that `.map` would make with the same arguments; sends nothing.
+
+        For example `mcp.demo.echo.map.plan(["one", "two"])`.
+        """
         return MapPlan(self._request(rows, options))
 
     @property

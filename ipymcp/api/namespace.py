@@ -200,6 +200,8 @@ class Mcp(NamedAccess):
     ) -> CallHistory:
         """The calls and maps of all notebooks, newest first, or the calls of one map of this notebook.
 
+            mcp.history(server="demo", since="1h")
+
         Args:
             server: A glob for the names of servers.
             tool: A glob for the names of tools.
@@ -254,6 +256,9 @@ class Mcp(NamedAccess):
         replay: Replay | None = None,
     ) -> Answer:
         """Ask a model, which can use the notebook's tools. Requires the extra `llm`.
+
+            answer = mcp.ask("Which species is the heaviest?", tools="demo.*")
+            answer.text, answer.calls, answer.usage
 
         The policy decides which of its calls you are asked to approve; `allow` approves calls in advance.
 
@@ -393,6 +398,10 @@ class Mcp(NamedAccess):
     def on_sampling(self, function: SamplingHandler | None) -> SamplingHandler | None:
         """Answer sampling requests of servers with a function; usable as a decorator. None removes it.
 
+            @mcp.on_sampling
+            def answer(request):
+                return f"{len(request.messages)} messages from {request.server}"
+
         Args:
             function: Takes a request (`.messages`, `.system_prompt`, `.max_tokens`, `.params`, `.server`, `.tool`) and
                 returns a string, a content block, a whole `CreateMessageResult`, or None to refuse. May be a coroutine
@@ -409,6 +418,10 @@ class Mcp(NamedAccess):
     @checked(function=FUNCTION.or_none)
     def on_elicitation(self, function: ElicitationHandler | None) -> ElicitationHandler | None:
         """Answer elicitation requests with a function instead of the user; usable as a decorator. None removes it.
+
+            @mcp.on_elicitation
+            def answer(question):
+                return {"name": "Ada"} if question.server == "demo" else None
 
         Args:
             function: Takes a question (`.message`, `.schema` or `.url`, `.server`, `.tool`) and returns a dict of
@@ -431,6 +444,11 @@ class Mcp(NamedAccess):
     def before_call(self, function: CallFunction | None) -> CallFunction | None:
         """Run a function before every call of a tool; usable as a decorator. None removes it.
 
+            @mcp.before_call
+            def no_writing(call):
+                if call.tool.startswith("write"):
+                    raise PermissionError("this notebook only reads")
+
         It is run for the calls of the user, models, apps, the panel and maps, but not for calls that it makes itself.
         The policy and your approval come after it, and apply to the changed arguments.
 
@@ -451,6 +469,10 @@ class Mcp(NamedAccess):
     @checked(function=FUNCTION.or_none)
     def after_call(self, function: CallFunction | None) -> CallFunction | None:
         """Run a function on every result of a tool before the caller gets it; usable as a decorator. None removes it.
+
+            @mcp.after_call
+            def note(call):
+                print(call.tool, call.error or "done")
 
         Args:
             function: Takes a call as for `before_call`, with `.result` or `.error`. Its return value
@@ -568,6 +590,8 @@ class Mcp(NamedAccess):
     async def restore(self, *, wait: bool = True) -> Table:
         """Load the servers that this notebook used before its kernel was restarted, with its rules for tools.
 
+            mcp.restore()
+
         Servers that were typed in a cell come back as well, with the tools that were disabled and the rules of
         `mcp.policy`. A project's server that you have not agreed to is asked about, as by `load`.
 
@@ -591,6 +615,8 @@ class Mcp(NamedAccess):
     @checked(words=TEXT, limit=COUNT)
     async def search(self, *words: str, limit: int = 30) -> Table:
         """Find servers in the MCP registry, or show the details of one, given its full name.
+
+            mcp.search("sqlite", "database")
 
         Args:
             words: Words that all occur in the name, title or description; the longest has to be in the name.
@@ -625,6 +651,8 @@ class Mcp(NamedAccess):
         replace: bool = False,
     ) -> ServerTools:
         """Add a server of the MCP registry, or one of your own: start it, and if it starts, keep it.
+
+            mcp.add("io.github.example/weather", keep="notebook")
 
         You are asked for the values that it requires, and whether its command may run. Secret values are kept in the
         secret store, and the definition refers to them.
@@ -670,7 +698,7 @@ class Mcp(NamedAccess):
     @sync_and_async
     @checked()
     async def outdated(self) -> Table:
-        """Compare the versions of servers that were added from the registry with the latest ones."""
+        """Compare the versions of servers that were added from the registry with the latest ones: `mcp.outdated()`."""
         from ipymcp.setup.registry_tables import outdated
 
         return await outdated(self._host)
@@ -679,6 +707,8 @@ class Mcp(NamedAccess):
     @checked(names=TEXT)
     async def start(self, *names: str) -> None:
         """Start servers that were stopped or have failed.
+
+            mcp.start("demo")
 
         Raises:
             ServerError: A server did not start.
@@ -689,13 +719,18 @@ class Mcp(NamedAccess):
     @sync_and_async
     @checked(names=TEXT)
     async def stop(self, *names: str) -> None:
-        """Stop servers; calls of their tools fail until they are started again."""
+        """Stop servers; calls of their tools fail until they are started again.
+
+        For example `mcp.stop("demo")`.
+        """
         await self._host.stop(names)
 
     @sync_and_async
     @checked(names=TEXT)
     async def restart(self, *names: str) -> None:
         """Stop servers and start them again.
+
+            mcp.restart("demo")
 
         Raises:
             ServerError: A server did not start.
@@ -706,13 +741,15 @@ class Mcp(NamedAccess):
     @sync_and_async
     @checked(names=TEXT)
     async def unload(self, *names: str) -> None:
-        """Stop servers and remove them from the notebook."""
+        """Stop servers and remove them from the notebook: `mcp.unload("demo")`."""
         await self._host.unload(names)
 
     @sync_and_async
     @checked(patterns=TEXT)
     async def disable(self, *patterns: str) -> None:
         """Disable servers by name (they are stopped) or tools by pattern (`fs.write_*`).
+
+            mcp.disable("demo.slow", "demo.fail*")
 
         Raises:
             UnknownName: A pattern matches no server and no known tool.
@@ -728,6 +765,8 @@ class Mcp(NamedAccess):
     @checked(patterns=TEXT)
     async def enable(self, *patterns: str) -> None:
         """Enable disabled servers, which are started, or disabled tools.
+
+            mcp.enable("demo.slow")
 
         Raises:
             UnknownName: As for `disable`.
@@ -747,6 +786,8 @@ class Mcp(NamedAccess):
     def logs(self, server: str | None = None, count: int | None = 50, *, level: str = "debug") -> Table:
         """The last log lines of one server, or of all, oldest first.
 
+            mcp.logs("demo", 20, level="warning").df
+
         Args:
             server: The server's name; None for all.
             count: The maximum number of lines; None for all stored ones (1,000 for each server).
@@ -759,6 +800,8 @@ class Mcp(NamedAccess):
     @checked(server=TEXT.or_none)
     def panel(self, server: str | None = None) -> None:
         """Show the panel below the cell: servers, tools with forms, calls and logs.
+
+            mcp.panel("demo")
 
         Args:
             server: The name of the only server to show.
@@ -776,6 +819,8 @@ class Mcp(NamedAccess):
     def stubs(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write a stub file of the tools for editors and type checkers, and return its path.
 
+            mcp.stubs("mcp_tools.pyi")
+
         Args:
             path: The file, relative to the notebook's folder; `mcp_tools.pyi` by default.
 
@@ -789,6 +834,8 @@ class Mcp(NamedAccess):
     @checked(word=TEXT.or_none)
     def help(self, word: str | None = None) -> None:
         """Print what the methods and attributes of `mcp` do, or all about one of them.
+
+            mcp.help("load")
 
         Args:
             word: The name of a method or an attribute, such as `load`.
@@ -812,6 +859,8 @@ class Mcp(NamedAccess):
     def cancel(self, number: int | None = None) -> int:
         """Cancel a running call by its number, or all of them.
 
+            mcp.cancel()     # all; mcp.calls lists the running ones
+
         Returns:
             The number of cancelled calls.
         """
@@ -822,5 +871,5 @@ class Mcp(NamedAccess):
         return sum(call.cancel() for call in calls)
 
     def close(self) -> None:
-        """Stop all servers."""
+        """Stop all servers: `mcp.close()`."""
         self._host.close()

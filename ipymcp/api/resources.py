@@ -61,7 +61,7 @@ class Subscription(NotPicklable):
         self.closed = False
 
     async def open(self) -> Subscription:
-        """Read the resource and register for its changes."""
+        """Read the resource and register for its changes; `subscribe` has done this."""
         await self._subscriptions.add(self.uri, self._update)
         return self
 
@@ -77,7 +77,7 @@ class Subscription(NotPicklable):
         return self._value
 
     def close(self) -> None:
-        """End the subscription."""
+        """End the subscription: `changes.close()`."""
         self.closed = True
         if self._host.loop.is_running:
             self._host.loop.call(self._subscriptions.remove, self.uri, self._update)
@@ -136,6 +136,8 @@ class Resource(NotPicklable):
     async def read(self) -> ResourceResult:
         """Read the resource; results that the server marks as cacheable are cached.
 
+            mcp.demo.resources["demo://penguins.csv"].read().df
+
         Raises:
             RpcError: The server has no such resource, or cannot read it.
         """
@@ -154,6 +156,9 @@ class Resource(NotPicklable):
     @checked(callback=FUNCTION.or_none)
     async def subscribe(self, callback: Callable[[ResourceResult], Any] | None = None) -> Subscription:
         """Read the resource now, and again whenever the server notifies of a change.
+
+            changes = mcp.fs.resources["file:///data/sales.csv"].subscribe(print)
+            changes.close()
 
         Args:
             callback: Called with each new `ResourceResult`, on a background thread; may be a coroutine function.
@@ -357,7 +362,10 @@ class Template(NotPicklable):
 
     @checked(parameters=MAPPING)
     def resource(self, parameters: Mapping[str, Any]) -> Resource:
-        """The resource for a mapping of parameters by exact name."""
+        """The resource for a mapping of parameters by exact name.
+
+        For example `mcp.demo.resources.templates[0].resource({"species": "Gentoo"}).read()`.
+        """
         return Resource(self._host, self._server, expand(self._definition, parameters))
 
     @property
@@ -534,7 +542,7 @@ class Prompt(NotPicklable):
         return self._host.loop.run(self._get(to_strings(self._schema, args, kwargs)))
 
     async def aio(self, /, *args: Any, **kwargs: Any) -> PromptResult:
-        """Get the messages without blocking."""
+        """Get the messages without blocking: `await mcp.demo.prompts.describe.aio(species="Gentoo")`."""
         return await self._host.loop.arun(self._get(to_strings(self._schema, args, kwargs)))
 
     @property

@@ -54,6 +54,8 @@ class ToolPolicy(TableView):
     async def allow(self, *patterns: str, always: bool = False, doubted: bool = False) -> None:
         """Allow calls of tools by any caller, for the current definitions of the loaded servers.
 
+            mcp.policy.allow("demo.query")
+
         Args:
             patterns: Globs for `server.tool`; a name without a dot matches all tools of that server.
             always: Save the rule for all notebooks.
@@ -72,7 +74,10 @@ class ToolPolicy(TableView):
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
     async def ask(self, *patterns: str, always: bool = False) -> None:
-        """Ask the user about calls of tools by any caller. Arguments as for `allow`."""
+        """Ask the user about calls of tools by any caller. Arguments as for `allow`.
+
+        For example `mcp.policy.ask("demo.plot")`.
+        """
         await self._host.relisted(patterns)
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "ask", always=always)
@@ -80,7 +85,10 @@ class ToolPolicy(TableView):
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
     async def deny(self, *patterns: str, always: bool = False) -> None:
-        """Refuse calls of tools by any caller. Arguments as for `allow`."""
+        """Refuse calls of tools by any caller. Arguments as for `allow`.
+
+        For example `mcp.policy.deny("demo.fail*")`.
+        """
         await self._host.relisted(patterns)
         for pattern in patterns:
             await self._decide(self._by_name(pattern), "deny", always=always)
@@ -89,6 +97,8 @@ class ToolPolicy(TableView):
     @checked(always=FLAG)
     async def reset(self, always: bool = False) -> None:
         """Remove all rules of this notebook.
+
+            mcp.policy.reset()
 
         Args:
             always: Also remove all saved rules.
@@ -102,6 +112,8 @@ class ToolPolicy(TableView):
     @checked(name=TEXT)
     def explain(self, name: str) -> Table:
         """The rules that match a tool, in order, for each kind of caller; the last one decides.
+
+            mcp.policy.explain("demo.query")
 
         Args:
             name: The tool as `server.tool`.
@@ -125,7 +137,10 @@ class ToolPolicy(TableView):
 
     @checked(patterns=TEXT)
     def changed(self, *patterns: str) -> Table:
-        """A table of the first ten tools that the patterns match, to show the effect of a change of rules."""
+        """A table of the first ten tools that the patterns match, to show the effect of a change of rules.
+
+        For example `mcp.policy.changed("demo.*")`.
+        """
         return self._table(patterns)
 
     def _table(self, patterns: tuple[str, ...] | None = None) -> Table:
@@ -268,6 +283,8 @@ class ToolPins(TableView):
     async def diff(self, *names: str) -> Changes:
         """The changes of tool definitions since they were pinned.
 
+            mcp.pins.diff("demo")
+
         Args:
             names: `server` or `server.tool`; by default all servers.
         """
@@ -284,6 +301,8 @@ class ToolPins(TableView):
     @checked(names=TEXT)
     async def accept(self, *names: str) -> list[str]:
         """Accept and pin the current definitions of changed tools.
+
+            mcp.pins.accept("demo.query")
 
         Args:
             names: `server` or `server.tool`; by default all servers.
@@ -306,7 +325,7 @@ class ToolPins(TableView):
 
     @checked()
     def scan(self) -> Table:
-        """A table of suspicious content in the servers' tool definitions."""
+        """A table of suspicious content in the servers' tool definitions: `mcp.pins.scan().df`."""
         sessions = self._host.sessions
         found = [finding for name in sessions for finding in self._host.guard.findings.get(name, ())]
         found += look_alikes({name: session.catalog.tools for name, session in sessions.items()})
@@ -316,6 +335,8 @@ class ToolPins(TableView):
     @checked(path=PATH.or_none)
     def export(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write the current tool definitions of all ready servers, by default to `mcp.lock` beside the notebook.
+
+            mcp.pins.export()
 
         Returns:
             The file. `load(locked=True)` and `%mcp load --locked` refuse tools that differ from it.
@@ -395,6 +416,8 @@ class TrustedServers(TableView):
     async def revoke(self, *names: str, everything: bool = False) -> list[str]:
         """Revoke permissions to run, and stop the affected servers of this notebook.
 
+            mcp.trust.revoke("demo")
+
         Args:
             names: Servers, files, or prefixes of definition hashes, as in the table.
             everything: Revoke all permissions.
@@ -454,6 +477,8 @@ class SavedSecrets(TableView):
     def set(self, name: str, value: str | None = None) -> str:
         """Store a secret, which definitions refer to as `${secret:NAME}`.
 
+            mcp.secret.set("GITHUB_TOKEN")
+
         Args:
             name: The name.
             value: The value; by default a prompt asks for it, so that it is in no notebook.
@@ -472,6 +497,8 @@ class SavedSecrets(TableView):
     @checked(name=TEXT)
     def delete(self, name: str) -> None:
         """Delete a secret; `input:ID` deletes a password that was entered for `${input:ID}`.
+
+            mcp.secret.delete("GITHUB_TOKEN")
 
         Raises:
             UnknownName: There is no such secret.

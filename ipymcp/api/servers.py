@@ -285,6 +285,8 @@ class Server(NotPicklable):
     async def ping(self, timeout: float = 5) -> float:
         """Send the server a cheap request (`ping`, or `server/discover` in the stateless era), and wait for its answer.
 
+            mcp.servers["demo"].ping()
+
         Args:
             timeout: Seconds to wait.
 
@@ -309,6 +311,8 @@ class Server(NotPicklable):
     def logs(self, count: int | None = 50, *, level: str = "debug") -> Table:
         """The last log lines, oldest first.
 
+            mcp.servers["demo"].logs(20, level="warning")
+
         Args:
             count: The maximum number of lines; None for all stored ones (1,000).
             level: The lowest level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
@@ -320,6 +324,8 @@ class Server(NotPicklable):
     @checked(identifier=TEXT, tool=TEXT)
     def task(self, identifier: str, tool: str = "task") -> Call[ToolResult]:
         """Continue a task by its id as a `Call`, with `.result()`, `await`, `.task`, `.cancel()` and `.leave()`.
+
+            mcp.servers["demo"].task("786512e2").result()
 
         Args:
             identifier: The task id that `.leave()` returned, or that an error contained, in any kernel.
@@ -344,32 +350,35 @@ class Server(NotPicklable):
 
     @checked()
     def start(self) -> None:
-        """Start the server and wait until it is ready."""
+        """Start the server and wait until it is ready: `mcp.servers["demo"].start()`."""
         self._commands.start(self.name)
 
     @checked()
     def stop(self) -> None:
-        """Stop the server."""
+        """Stop the server: `mcp.servers["demo"].stop()`."""
         self._commands.stop(self.name)
 
     @checked()
     def restart(self) -> None:
-        """Stop the server and start it again."""
+        """Stop the server and start it again: `mcp.servers["demo"].restart()`."""
         self._commands.restart(self.name)
 
     @checked()
     def enable(self) -> None:
-        """Enable the server and start it."""
+        """Enable the server and start it: `mcp.servers["demo"].enable()`."""
         self._commands.enable(self.name)
 
     @checked()
     def disable(self) -> None:
-        """Disable the server: stop it, and prevent calls from starting it."""
+        """Disable the server: stop it, and prevent calls from starting it.
+
+        For example `mcp.servers["demo"].disable()`.
+        """
         self._commands.disable(self.name)
 
     @checked()
     def unload(self) -> None:
-        """Stop the server and remove it from the notebook."""
+        """Stop the server and remove it from the notebook: `mcp.servers["demo"].unload()`."""
         self._commands.unload(self.name)
 
     @property

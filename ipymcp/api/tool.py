@@ -217,6 +217,8 @@ class Tool(NotPicklable):
     ) -> Tool:
         """The same tool with other call options.
 
+            mcp.demo.slow.options(timeout=60, on_progress=print)(seconds=0.1)
+
         Args:
             timeout: Seconds without progress after which the call fails.
             on_progress: Called with each `Progress` (`.progress`, `.total`, `.message`); may be a coroutine function.
@@ -236,7 +238,7 @@ class Tool(NotPicklable):
 
     @checked(arguments=MAPPING)
     def call(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """Call the tool with a mapping of its exact argument names."""
+        """Call the tool with a mapping of its exact argument names: `mcp.demo.echo.call({"text": "hi"})`."""
         return self._prepare_mapping(arguments).run()
 
     def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:

@@ -156,32 +156,43 @@ class Toolset(TableView):
 
     @checked()
     def to_openai(self) -> ProviderTools:
-        """The tools for OpenAI's Chat Completions API and compatible servers; `.lost` lists inexpressible parts."""
+        """The tools for OpenAI's Chat Completions API and compatible servers; `.lost` lists inexpressible parts.
+
+        For example `mcp.tools("demo.*").to_openai()[0]["function"]["name"]`.
+        """
         return self._declared("openai")
 
     @checked()
     def to_openai_responses(self) -> ProviderTools:
-        """The tools for OpenAI's Responses API."""
+        """The tools for OpenAI's Responses API: `mcp.tools("demo.*").to_openai_responses()`."""
         return self._declared("openai_responses")
 
     @checked()
     def to_anthropic(self) -> ProviderTools:
-        """The tools for Anthropic's Messages API."""
+        """The tools for Anthropic's Messages API: `mcp.tools("demo.*").to_anthropic()`."""
         return self._declared("anthropic")
 
     @checked()
     def to_gemini(self) -> ProviderTools:
-        """The tools for Gemini: a list of one `Tool` with all functions."""
+        """The tools for Gemini: a list of one `Tool` with all functions.
+
+        For example `mcp.tools("demo.*").to_gemini()`.
+        """
         return self._declared("gemini")
 
     @checked()
     def to_bedrock(self) -> ProviderTools:
-        """The tools for Amazon Bedrock's Converse API: `toolConfig={"tools": …}`."""
+        """The tools for Amazon Bedrock's Converse API: `toolConfig={"tools": …}`.
+
+        For example `{"tools": mcp.tools("demo.*").to_bedrock()}`.
+        """
         return self._declared("bedrock")
 
     @checked(turn=TEXT.or_none)
     def to_pydantic_ai(self, *, turn: str | None = None) -> Any:
         """The tools as a pydantic-ai toolset: `Agent(…, toolsets=[…])`. It follows changes of the servers' tools.
+
+            agent = Agent("openai:gpt-5", toolsets=[mcp.tools("demo.*").to_pydantic_ai()])
 
         Args:
             turn: The name of the answer, as for `run`; by default the whole toolset is one conversation.
@@ -205,6 +216,8 @@ class Toolset(TableView):
     def to_langchain(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
         """The tools for LangChain: `model.bind_tools(…)`, `create_agent(model, tools=…)`.
 
+            agent = create_agent("openai:gpt-5", tools=mcp.tools("demo.*").to_langchain())
+
         Args:
             turn: The name of the answer, as for `run`; by default these tools are one conversation.
             images: Pass images of results to the model, which Anthropic, Gemini and OpenAI's Responses accept. By
@@ -220,6 +233,8 @@ class Toolset(TableView):
     def to_llm(self, *, turn: str | None = None) -> list[Any]:
         """The tools for the `llm` library: `model.chain(prompt, tools=…)`.
 
+            llm.get_model("gpt-5").chain("Which species is the heaviest?", tools=mcp.tools("demo.*").to_llm())
+
         Args:
             turn: The name of the answer, as for `to_langchain`.
         """
@@ -231,6 +246,8 @@ class Toolset(TableView):
     def to_chatlas(self, *, turn: str | None = None) -> list[Any]:
         """The tools for chatlas: `chat.set_tools(…)`.
 
+            chat.set_tools(mcp.tools("demo.*").to_chatlas())
+
         Args:
             turn: The name of the answer, as for `to_langchain`.
         """
@@ -241,6 +258,8 @@ class Toolset(TableView):
     @checked(turn=TEXT.or_none, images=FLAG)
     def to_openai_agents(self, *, turn: str | None = None, images: bool = False) -> list[Any]:
         """The tools for the OpenAI Agents SDK: `Agent(…, tools=…)`.
+
+            agent = Agent("assistant", tools=mcp.tools("demo.*").to_openai_agents())
 
         Args:
             turn: The name of the answer, as for `to_langchain`.
@@ -254,6 +273,8 @@ class Toolset(TableView):
     def to_smolagents(self, *, turn: str | None = None) -> list[Any]:
         """The tools for smolagents: `ToolCallingAgent(tools=…)`, `CodeAgent(tools=…)`.
 
+            agent = CodeAgent(mcp.tools("demo.*").to_smolagents(), model)
+
         Args:
             turn: The name of the answer, as for `to_langchain`.
         """
@@ -266,6 +287,8 @@ class Toolset(TableView):
     def to_llama_index(self, *, turn: str | None = None) -> list[Any]:
         """The tools for LlamaIndex: `FunctionAgent(tools=…)`, `ReActAgent(tools=…)`.
 
+            agent = FunctionAgent(tools=mcp.tools("demo.*").to_llama_index(), llm=model)
+
         Args:
             turn: The name of the answer, as for `to_langchain`.
         """
@@ -276,6 +299,9 @@ class Toolset(TableView):
     @checked(turn=TEXT.or_none, coroutines=FLAG)
     def to_functions(self, *, turn: str | None = None, coroutines: bool = False) -> list[Callable[..., Any]]:
         """The tools as Python functions, for any library that takes functions: DSPy, magentic, Ollama, …
+
+            echo, *others = mcp.tools("demo.echo", "demo.query").to_functions()
+            echo("hi")
 
         They have a name, a docstring and a signature with types. They return the text for the model, also for a
         failure.
@@ -305,7 +331,10 @@ class Toolset(TableView):
 
     @checked()
     def describe(self) -> Table:
-        """The estimated tokens of the tool declarations in each request, by server, at four characters per token."""
+        """The estimated tokens of the tool declarations in each request, by server, at four characters per token.
+
+        For example `mcp.tools.describe().df`.
+        """
         from ipymcp.llm.tool_definitions import token_table
 
         return token_table(self._selection.declarations())
@@ -314,6 +343,9 @@ class Toolset(TableView):
     @checked(turn=TEXT.or_none)
     async def run(self, response: object, *, turn: str | None = None) -> list[dict[str, Any]]:
         """Make the calls that a model requested. Errors of calls are returned to the model.
+
+            calls = [{"id": "1", "type": "function", "function": {"name": "demo__echo", "arguments": '{"text": "hi"}'}}]
+            messages = mcp.tools("demo.*").run(calls)     # calls: what an OpenAI model returned
 
         Calls to different servers run concurrently. Calls to one server run in order unless they only read or the
         server's `concurrency` allows more. The policy decides which calls you are asked to approve.

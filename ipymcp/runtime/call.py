@@ -277,6 +277,9 @@ class Call(Generic[T]):
     def result(self, timeout: float | None = None) -> T:
         """Wait for the result of a submitted call.
 
+            call = mcp.demo.slow.submit(seconds=0.1)
+            call.result(timeout=10)
+
         Args:
             timeout: Maximum number of seconds to wait; the call continues after that.
 
@@ -321,6 +324,9 @@ class Call(Generic[T]):
     @checked()
     def cancel(self) -> bool:
         """Cancel the call and notify the server; thread-safe.
+
+            call = mcp.demo.slow.submit(seconds=30)
+            call.cancel()
 
         Returns:
             False if the call was over already.
