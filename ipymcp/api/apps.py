@@ -408,7 +408,7 @@ class OpenApp:
         entry = session.catalog.tools.get(name)
         if entry is None:
             raise RpcError(f"the server has no tool {cut(name, 100)!r}", code=_INVALID)
-        options = replace(session.call_options, caller="app", origin="app", card=_Card(self))
+        options = replace(session.call_options, caller="app", origin="app", card=_AppCard(self))
         return _loads(await self._apps.call(session, entry, types.encode(arguments or {}), options))
 
     def _update(self, params: Mapping[str, Any]) -> None:
@@ -445,7 +445,7 @@ class OpenApp:
         self.log(level if level in _LEVELS else "info", text)
 
 
-class _Card:
+class _AppCard:
     """The card of an app's calls. Questions about them are shown in the app's output."""
 
     def __init__(self, app: OpenApp) -> None:

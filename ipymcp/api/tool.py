@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
@@ -137,12 +136,28 @@ class ToolFactory:
         return new_call(self.host, session, entry, options, types.encode(arguments))
 
     def prepare(self, entry: ToolEntry, options: CallOptions, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        """Prepare a call of a tool.
+        """Like `checked_call`; the server is started if necessary."""
+        session = self.host.sessions.get(entry.server) or self.host.find(entry.server)
+        if session.client is None:
+            self.host.wake(session)
+        current = session.catalog.tools.get(entry.name) or self.host.find_tool(session, entry.name)
+        return self.checked_call(session, current, options, arguments)
+
+    def checked_call(
+        self, session: ServerSession, entry: ToolEntry, options: CallOptions, arguments: Mapping[str, Any]
+    ) -> Call[ToolResult]:
+        """A call of a tool with a mapping of exact argument names, not sent yet.
 
         Raises:
             ArgumentError: The arguments are invalid.
         """
-        return self.tool(entry, options)._prepare_mapping(arguments)  # pyright: ignore[reportPrivateUsage]
+        schema = self.schema(entry)
+        try:
+            checked_arguments = schema.check(arguments)
+        except ArgumentError as error:
+            _add_usage_hint(error, schema, (), arguments)
+            raise
+        return new_call(self.host, session, entry, options, types.encode(checked_arguments))
 
     def _made_tools(self, entry: ToolEntry) -> tuple[ToolEntry, Tool, AsyncTool]:
         key = (entry.server, entry.name)
@@ -190,7 +205,9 @@ class Tool(NotPicklable):
     def __call__(self, /, *args: Any, **kwargs: Any) -> ToolResult:
         """Call the tool and wait for its result; `Series.map(tool)` and `.apply(tool)` get the result's data."""
         result = self._prepare(args, kwargs).run()
-        caller = str(sys._getframe(1).f_globals.get("__name__"))  # pyright: ignore[reportPrivateUsage]
+        frame = inspect.currentframe()
+        assert frame is not None and frame.f_back is not None
+        caller = str(frame.f_back.f_globals.get("__name__"))
         return result.data if caller.partition(".")[0] in _COLUMN_LIBRARIES else result
 
     aio = _AsyncVariant(lambda tool: tool._factory.async_tool(tool._entry(), tool._options))
@@ -242,21 +259,8 @@ class Tool(NotPicklable):
         return self._prepare_mapping(arguments).run()
 
     def _prepare_mapping(self, arguments: Mapping[str, Any]) -> Call[ToolResult]:
-        """Prepare a call with a mapping of exact argument names.
-
-        Raises:
-            ArgumentError: The arguments are invalid.
-        """
         session = self._ready_session()
-        entry = self._entry(session)
-        schema = self._factory.schema(entry)
-        try:
-            checked_arguments = schema.check(arguments)
-        except ArgumentError as error:
-            _add_usage_hint(error, schema, (), arguments)
-            raise
-        options = self._call_options(session)
-        return new_call(self._factory.host, session, entry, options, types.encode(checked_arguments))
+        return self._factory.checked_call(session, self._entry(session), self._call_options(session), arguments)
 
     if not TYPE_CHECKING:  # for type checkers a tool has no other attributes
 

@@ -339,7 +339,7 @@ def described(definition: ServerDefinition, *, masks: bool | None = None) -> Des
         masks: Whether to mask likely secrets; None masks them in the user's own files only.
     """
     is_masked = definition.source.scope == "user" if masks is None else masks
-    description = _Description(definition, is_masked)
+    description = _Describer(definition, is_masked)
     lines = tuple(f"{name:<12}{text}" if name else text for name, text in description.parts())
     return Description(description.summary(), lines)
 
@@ -370,7 +370,7 @@ def wanted_secrets(definition: ServerDefinition) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.name for one in references(definition) if one.kind == "secret"))
 
 
-class _Description:
+class _Describer:
     """Description of one definition."""
 
     def __init__(self, definition: ServerDefinition, is_masked: bool) -> None:

@@ -69,7 +69,7 @@ _ANSWER_LABELS = {
 _ABBREVIATIONS = {"once": YES, "no": NO}
 
 
-class _Refused(Exception):
+class _Declined(Exception):
     """The user declined or cancelled."""
 
     def __init__(self, action: Action) -> None:
@@ -112,7 +112,7 @@ def _show(page: QuestionPage, login: LoginQuestion | None = None) -> PageReply:
                 return _show_trust(page)
             case _:
                 raise TypeError(f"no prompt for {type(page).__name__}")
-    except _Refused as refused:
+    except _Declined as refused:
         return refused.reply
 
 
@@ -323,7 +323,7 @@ def _read(prompt: str, *, hidden: bool = False) -> str:
     if hidden and text not in _COMMANDS:
         masks.add(text)
     if text in _COMMANDS:
-        raise _Refused(_COMMANDS[text])
+        raise _Declined(_COMMANDS[text])
     return text
 
 

@@ -88,7 +88,7 @@ def pydantic_ai_toolset(
     return McpToolset()
 
 
-class _Malformed(dict[str, Any]):
+class _MalformedArguments(dict[str, Any]):
     """Arguments that are not a JSON object. The host reports the error; the library would end the answer after a few.
 
     Args:
@@ -108,12 +108,12 @@ class _AnyArguments:
         try:
             value = json.loads(given)
         except (ValueError, RecursionError):
-            return _Malformed(given)
+            return _MalformedArguments(given)
         return self.validate_python(value)
 
     def validate_python(self, given: Any, **_: object) -> dict[str, Any]:
         """Accept decoded arguments."""
-        return given if is_object(given) else _Malformed(given)
+        return given if is_object(given) else _MalformedArguments(given)
 
 
 def langchain_tools(

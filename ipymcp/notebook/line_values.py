@@ -98,7 +98,7 @@ def fill(template: str, namespaces: Namespaces, argument: str | None) -> str:
     Raises:
         ArgumentError: A brace is not paired, a name is unknown, or an expression fails.
     """
-    return _Template(template, namespaces, argument).fill()
+    return _ValueTemplate(template, namespaces, argument).fill()
 
 
 def _about(argument: str | None, message: str) -> str:
@@ -128,7 +128,7 @@ def _place(tree: ast.Expression, error: Exception) -> str:
     return ""
 
 
-class _Template(Struct, frozen=True):
+class _ValueTemplate(Struct, frozen=True):
     """A value with `{expr}`; not a real f-string, which cannot contain its own quotes before Python 3.12."""
 
     text: str

@@ -17,7 +17,7 @@ from ipymcp.panel.servers import ready_session
 from ipymcp.panel.state import StateSection
 from ipymcp.panel.tools import ToolFields, find_tool
 from ipymcp.protocol import types
-from ipymcp.runtime.call import Call, cancel_from
+from ipymcp.runtime.call import Call
 from ipymcp.text import capitalized, visible
 
 if TYPE_CHECKING:
@@ -201,7 +201,6 @@ async def _cancel(panel: Panel, view: View, message: CancelFields) -> None:
     call = panel.host.calls.running.get(message.call) or panel.calls.get(message.call)
     if call is None:
         raise UnknownName(f"no call {message.call} is running", hint="it may have finished")
-    if isinstance(call, Call):
-        cancel_from(call, "the panel")  # pyright: ignore[reportUnknownArgumentType]
-    else:  # a map
-        call.cancel()
+    if isinstance(call, Call):  # and no map
+        call.cancelled_in = "the panel"
+    call.cancel()

@@ -92,7 +92,7 @@ class _Repository(_Part, frozen=True):
     url: str = ""
 
 
-class _Server(_Part, frozen=True):
+class _RegistryServer(_Part, frozen=True):
     name: str
     version: str
     description: str = ""
@@ -116,7 +116,7 @@ class _RegistryMeta(Struct, frozen=True):
 class Entry(_Part, frozen=True):
     """One version of a server in a registry."""
 
-    server: _Server
+    server: _RegistryServer
     meta: _RegistryMeta | None = field(default=None, name="_meta")
 
     @property

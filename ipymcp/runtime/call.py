@@ -74,7 +74,6 @@ class Call(Generic[T]):
     """
 
     __slots__ = (
-        "_cancelled_in",
         "_client",
         "_convert",
         "_hooks",
@@ -90,6 +89,7 @@ class Call(Generic[T]):
         "_services",
         "_span",
         "arguments",
+        "cancelled_in",
         "cell",
         "done",
         "is_edited",
@@ -140,7 +140,7 @@ class Call(Generic[T]):
         self._client: Client | None = None
         self._permission = permission
         """The permission that is still to be obtained."""
-        self._cancelled_in = ""
+        self.cancelled_in = ""
         """The place where the user cancelled the call, if the error names it."""
         self._receiver = receiver
         self._hooks = hooks
@@ -331,10 +331,6 @@ class Call(Generic[T]):
         Returns:
             False if the call was over already.
         """
-        return self._cancel("")
-
-    def _cancel(self, place: str) -> bool:
-        self._cancelled_in = place
         stop = None if self._permission is None else self._permission.cancel()
         if stop is not None:
             self._services.loop.call(stop)
@@ -343,7 +339,7 @@ class Call(Generic[T]):
             return self._give_up("the user cancelled it", self._cancelled())
 
     def _cancelled(self) -> CallCancelled:
-        place = self._cancelled_in
+        place = self.cancelled_in
         return CallCancelled(f"cancelled by you in {place}" if place else f"call {self.number} was cancelled")
 
     @property
@@ -714,8 +710,3 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def _ignore(progress: Progress | None) -> None: ...
-
-
-def cancel_from(call: Call[Any], place: str) -> None:
-    """Cancel a call; its error names the place in which the user did so, such as `the panel`."""
-    call._cancel(place)  # pyright: ignore[reportPrivateUsage]

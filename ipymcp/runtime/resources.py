@@ -264,7 +264,7 @@ MAX_LISTEN_DELAY = 60.0
 """Seconds before a subscription that the server keeps ending is opened again."""
 
 
-class _Subscription(msgspec.Struct, eq=False):
+class _SubscribedResource(msgspec.Struct, eq=False):
     """One subscribed resource and its listeners."""
 
     uri: str
@@ -293,7 +293,7 @@ class Subscriptions:
         self._session = session
         self._loop = loop
         self._timing = timing
-        self._subscriptions: dict[str, _Subscription] = {}
+        self._subscriptions: dict[str, _SubscribedResource] = {}
         self._requested: set[str] = set()
         """Handshake era: URIs that were requested."""
         self._changed = asyncio.Event()
@@ -315,7 +315,7 @@ class Subscriptions:
         resources = self._session.resources
         subscription = self._subscriptions.get(uri)
         if subscription is None:
-            subscription = self._subscriptions[uri] = _Subscription(
+            subscription = self._subscriptions[uri] = _SubscribedResource(
                 uri, confirmed=asyncio.get_running_loop().create_future()
             )
             self._changed.set()
@@ -418,7 +418,7 @@ class Subscriptions:
         finally:
             changed.cancel()
 
-    async def _listen_to(self, client: Client, subscriptions: list[_Subscription]) -> ListenStream | None:
+    async def _listen_to(self, client: Client, subscriptions: list[_SubscribedResource]) -> ListenStream | None:
         try:
             _check_offered(client)
             stream = client.listen({"resourceSubscriptions": [each.uri for each in subscriptions]})
@@ -446,7 +446,7 @@ class Subscriptions:
             self._record_answer(each, None if agreed else _refused(each.uri))
         return stream
 
-    def _record_answer(self, subscription: _Subscription, error: McpError | None) -> None:
+    def _record_answer(self, subscription: _SubscribedResource, error: McpError | None) -> None:
         """Record that the server has confirmed a subscription, or refused it with an error."""
         confirmed, subscription.confirmed = subscription.confirmed, None
         if confirmed is None:
@@ -463,13 +463,13 @@ class Subscriptions:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _read_again(self, subscription: _Subscription) -> None:
+    def _read_again(self, subscription: _SubscribedResource) -> None:
         subscription.is_stale = True
         if not subscription.is_reading:
             subscription.is_reading = True
             self._loop.spawn(self._read(subscription), f"ipymcp-read-{self._session.name}")
 
-    async def _read(self, subscription: _Subscription) -> None:
+    async def _read(self, subscription: _SubscribedResource) -> None:
         pause = _MIN_READ_INTERVAL
         try:
             while subscription.is_stale and subscription.listeners:
@@ -490,12 +490,12 @@ class Subscriptions:
         finally:
             subscription.is_reading = False
 
-    def _report(self, subscription: _Subscription, error: McpError) -> None:
+    def _report(self, subscription: _SubscribedResource, error: McpError) -> None:
         _notify(subscription, error)
         self._session.log.add("host", "warning", f"{subscription.uri}, subscribed to: {error.message}")
 
 
-def _notify(subscription: _Subscription, update: Raw | McpError) -> None:
+def _notify(subscription: _SubscribedResource, update: Raw | McpError) -> None:
     for listener in tuple(subscription.listeners):
         listener(update, True)
 
