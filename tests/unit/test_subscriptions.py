@@ -25,7 +25,7 @@ def test_a_resource_that_changes_whenever_it_is_read_is_read_less_and_less_often
 
     monkeypatch.setattr(asyncio, "sleep", pause)
     session: Any = SimpleNamespace(resources=SimpleNamespace(read=read))
-    subscription = resources._Subscription("note://a", listeners=[lambda *_: None], is_stale=True)
+    subscription = resources._SubscribedResource("note://a", listeners=[lambda *_: None], is_stale=True)
     loop: Any = None
     asyncio.run(resources.Subscriptions(session, loop, Timing())._read(subscription))
 
