@@ -73,8 +73,8 @@ class FoundTable(TableView):
     @property
     def names(self) -> list[str]:
         """The names of the columns."""
-        known = self._names or self.columns or (self.sample if not self.records else None)
-        return [*known] if known else [*dict.fromkeys(itertools.chain.from_iterable(self.records))]
+        names = self._names or self.columns or (self.sample if not self.records else None)
+        return [*names] if names else [*dict.fromkeys(itertools.chain.from_iterable(self.records))]
 
     @property
     def df(self) -> Any:
@@ -148,11 +148,11 @@ class Tables(TableView):
         Raises:
             UnknownName: There is no table at this path.
         """
-        found = next((each for each in self.found if each.path == str(path)), None)
-        if found is None:
-            known = ", ".join(repr(each.path) for each in self.found) or "none"
-            raise UnknownName(f"there is no table {shown(path)}", hint=f"there are: {known}")
-        return found
+        table = next((each for each in self.found if each.path == str(path)), None)
+        if table is None:
+            paths = ", ".join(repr(each.path) for each in self.found) or "none"
+            raise UnknownName(f"there is no table {shown(path)}", hint=f"there are: {paths}")
+        return table
 
     def _ipython_key_completions_(self) -> list[str]:
         return [each.path for each in self.found]
@@ -166,7 +166,14 @@ def find_tables(data: Any, schema: Any = None) -> Tables:
         schema: The tool's output schema, which names the columns of an empty table.
     """
     if isinstance(data, str):
-        return _find_in_text(data)
+        values, is_whole = read_values(data)
+        if len(values) == 1:
+            tables = find_tables(values[0])
+        else:
+            walks = ((number, _walk(value, "", 0)) for number, value in enumerate(values, 1))
+            tables = _main([table.below(number) for number, walk in walks for table in walk])
+        tables.is_whole = is_whole
+        return tables
     found = [*itertools.islice(_walk(data, "", 0), _MAX_TABLES)]
     if not found:
         found = _empty(data, schema)
@@ -187,22 +194,21 @@ def main_table(data: Any, tables: Tables) -> FoundTable:
     Raises:
         McpError: There is none, or several.
     """
-    if tables.main is None:
-        problem = f"the answer is not one table: {tables.problem}" if tables.problem else ""
-        hint = tables.hint or "make the DataFrame yourself from .data or .text"
-        raise McpError(problem or f"the answer is not a table: {_describe(data)}", hint=hint)
-    return tables.main
-
-
-def _describe(data: Any) -> str:
+    if tables.main is not None:
+        return tables.main
+    hint = tables.hint or "make the DataFrame yourself from .data or .text"
+    if tables.problem:
+        raise McpError(f"the answer is not one table: {tables.problem}", hint=hint)
     if isinstance(data, str):
-        return f"a text of {len(data):,} characters that holds none"
-    if is_object(data):
+        kind = f"a text of {len(data):,} characters that holds none"
+    elif is_object(data):
         keys = ", ".join(list(data)[:5])
-        return f"a dict with {keys}{', …' if len(data) > 5 else ''}" if data else "an empty dict"
-    if is_array(data):
-        return "a list of records mixed with other values"
-    return f"{type(data).__name__} {data!r}"
+        kind = f"a dict with {keys}{', …' if len(data) > 5 else ''}" if data else "an empty dict"
+    elif is_array(data):
+        kind = "a list of records mixed with other values"
+    else:
+        kind = f"{type(data).__name__} {data!r}"
+    raise McpError(f"the answer is not a table: {kind}", hint=hint)
 
 
 def find_rows(data: Any) -> list[Record] | None:
@@ -214,16 +220,6 @@ def find_rows(data: Any) -> list[Record] | None:
     return None if table is None or table.records == [data] else table.records or None
 
 
-def _find_in_text(text: str) -> Tables:
-    values, is_whole = read_values(text)
-    if len(values) == 1:
-        tables = find_tables(values[0])
-    else:
-        tables = _main([table.below(number) for number, value in enumerate(values, 1) for table in _walk(value, "", 0)])
-    tables.is_whole = is_whole
-    return tables
-
-
 def _main(found: list[FoundTable]) -> Tables:
     """Choose the only table of the highest rank on the level nearest to the top."""
     if not found:
@@ -231,7 +227,8 @@ def _main(found: list[FoundTable]) -> Tables:
     named = [each for each in found if each.rank > 1]
     level = min((each.path.count(".") for each in named), default=0)
     nearest = [each for each in named if each.path.count(".") == level]
-    best = [each for each in nearest if each.rank == max(one.rank for one in nearest)]
+    highest = max((each.rank for each in nearest), default=0)
+    best = [each for each in nearest if each.rank == highest]
     if len(best) == 1:
         return Tables(found, best[0])
     if len(found) == 1:
@@ -277,7 +274,10 @@ def _table(value: Any, path: str) -> FoundTable | None:
         return FoundTable(path, [dict(zip(names, row, strict=True)) for row in rows], names=names)
     if (columns := _columns(value)) is not None and (len(columns) > 1 or not path):
         return FoundTable(path, columns=columns, rank=2)
-    return _by_number(value, path)
+    # Pandas' records by the number of the row.
+    if [*value] == [str(number) for number in range(len(value))] and are_records([*value.values()]):
+        return FoundTable(path, [*value.values()])
+    return None
 
 
 def are_records(value: Any) -> bool:
@@ -321,7 +321,7 @@ def _numbered(rows: Iterable[list[Any]]) -> list[Record]:
 def _names(value: Any) -> list[str] | None:
     """The names that a value lists: texts, or objects that each have a name, also within a schema."""
     if is_object(value):
-        return next((found for key in ("fields", "columns") if (found := _names(value.get(key)))), None)
+        return next((names for key in ("fields", "columns") if (names := _names(value.get(key)))), None)
     if not is_array(value) or not value:
         return None
     names = value
@@ -334,15 +334,15 @@ def _names(value: Any) -> list[str] | None:
 def _names_beside_rows(value: Record) -> tuple[list[str], list[Any]] | None:
     """The names and the rows of a table that gives them apart: `columns` and `rows`, a `schema` and `data`."""
     pairs: list[tuple[list[str], list[Any]]] = []
-    known: list[tuple[list[str], list[Any]]] = []
+    described: list[tuple[list[str], list[Any]]] = []
     for key, rows in value.items():
         if not is_array(rows) or not rows or not all(is_array(row) for row in rows):
             continue
         for other, member in value.items():
             names = _names(member) if other not in (key, "index") else None
             if names is not None and all(len(row) == len(names) for row in rows):
-                (known if other.lower() in _NAME_KEYS else pairs).append((names, rows))
-    pairs = known or pairs
+                (described if other.lower() in _NAME_KEYS else pairs).append((names, rows))
+    pairs = described or pairs
     if not pairs or any(pair != pairs[0] for pair in pairs):  # a schema may repeat the names
         return None
     names, rows = pairs[0]
@@ -378,13 +378,6 @@ def _columns(value: Record) -> Record | None:
         labels = [str(number) for number in range(len(members[0]))]
         if all([*member] == labels for member in members) and not any(key.isdecimal() for key in value):
             return {name: [*member.values()] for name, member in value.items()}
-    return None
-
-
-def _by_number(value: Record, path: str) -> FoundTable | None:
-    """Pandas' records by the number of the row."""
-    if [*value] == [str(number) for number in range(len(value))] and are_records([*value.values()]):
-        return FoundTable(path, [*value.values()])
     return None
 
 
