@@ -98,9 +98,9 @@ class SavedChats(Mapping[str, list[Any]]):
             "SELECT name FROM chats WHERE notebook = ? AND substr(name, 1, ?) = ? ORDER BY changed DESC",
             (self._notebook, len(begin), begin),
         )
-        earlier = [one for (one,) in rows if one.endswith(end) and _is_date(one[len(begin) : -len(end)])]
-        for one in earlier[MAX_EARLIER:]:
-            connection.execute("DELETE FROM chats WHERE notebook = ? AND name = ?", (self._notebook, one))
+        earlier = [chat for (chat,) in rows if chat.endswith(end) and _is_date(chat[len(begin) : -len(end)])]
+        for chat in earlier[MAX_EARLIER:]:
+            connection.execute("DELETE FROM chats WHERE notebook = ? AND name = ?", (self._notebook, chat))
 
     async def find(self, name: str) -> SavedChat | None:
         """Return a chat, or None."""
