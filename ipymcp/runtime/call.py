@@ -301,9 +301,9 @@ class Call(Generic[T]):
         self._client: Client | None = None
         self._consent = consent
         self._permission_task: asyncio.Task[bytes | None] | None = None
+        """Runs the user's function before the call and asks for consent; None when that is over."""
         self._cancelled_in = ""
         """The place where the user cancelled the call, if the error names it."""
-        """Runs the user's function before the call and asks for consent; None when that is over."""
         self._receiver = receiver
         self._hooks = hooks
         self._after_task: asyncio.Task[T] | None = None
