@@ -285,7 +285,10 @@ class _Writer:
         if token["math"] is not None:
             return _math(token["math"]), end
         if token["auto"] is not None:
-            return self._autolink(token["auto"], links), end
+            address = safe_url(token["auto"])
+            if address is None or not links:
+                return _literal(token[0]), end
+            return f"[{_literal(token['auto'])}]({_in_markdown(address)})", end
         if token["url"] is not None:
             return self._bare_url(token, links)
         if token["special"] is not None:
@@ -308,12 +311,6 @@ class _Writer:
         if address is None or not links:
             return f"({label})" if token["image"] else label, token.end()
         return f"[{label or _literal(address)}]({_in_markdown(address)})", token.end()
-
-    def _autolink(self, destination: str, links: bool) -> str:
-        address = safe_url(destination)
-        if address is None or not links:
-            return _literal(f"<{destination}>")
-        return f"[{_literal(destination)}]({_in_markdown(address)})"
 
     def _bare_url(self, token: re.Match[str], links: bool) -> tuple[str, int]:
         shown = token["url"].rstrip(".,:;!?*_~")

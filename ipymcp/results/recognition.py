@@ -25,6 +25,7 @@ ROW_KEYS = frozenset({"rows", "records", "items", "results", "result", "data", "
 _NAME_KEYS = frozenset({"columns", "fields", "headers", "header", "names", "schema", "column_names"})
 """Keys by which an empty list is known to be rows, and a list of texts beside it to be their names."""
 _LABELLED_HINT = 'pd.DataFrame(r.data) for columns, pd.DataFrame.from_dict(r.data, orient="index") for rows'
+_EDGE_KEYS = frozenset({"node", "cursor", "__typename"})
 _NAME_MEMBERS = ("name", "field", "column", "column_name", "id", "key")
 
 
@@ -174,14 +175,14 @@ def find_tables(data: Any, schema: Any = None) -> Tables:
             tables = _main([table.below(number) for number, walk in walks for table in walk])
         tables.is_whole = is_whole
         return tables
-    found = [*itertools.islice(_walk(data, "", 0), _MAX_TABLES)]
-    if not found:
-        found = _empty(data, schema)
-    if not found and (whole := _unnamed(data)) is not None:
+    tables = [*itertools.islice(_walk(data, "", 0), _MAX_TABLES)]
+    if not tables:
+        tables = _empty(data, schema)
+    if not tables and (whole := _unnamed(data)) is not None:
         return Tables([whole], whole)
-    if not found and is_object(data) and _is_labelled(data):
+    if not tables and is_object(data) and _is_labelled(data):
         return Tables([], None, "its rows or its columns have labels, and which of them cannot be told", _LABELLED_HINT)
-    return _main(found)
+    return _main(tables)
 
 
 def main_table(data: Any, tables: Tables) -> FoundTable:
@@ -220,23 +221,23 @@ def find_rows(data: Any) -> list[Record] | None:
     return None if table is None or table.records == [data] else table.records or None
 
 
-def _main(found: list[FoundTable]) -> Tables:
+def _main(tables: list[FoundTable]) -> Tables:
     """Choose the only table of the highest rank on the level nearest to the top."""
-    if not found:
+    if not tables:
         return Tables([], None)
-    named = [each for each in found if each.rank > 1]
+    named = [each for each in tables if each.rank > 1]
     level = min((each.path.count(".") for each in named), default=0)
     nearest = [each for each in named if each.path.count(".") == level]
     highest = max((each.rank for each in nearest), default=0)
     best = [each for each in nearest if each.rank == highest]
     if len(best) == 1:
-        return Tables(found, best[0])
-    if len(found) == 1:
-        problem = f"it has one at {found[0].path}, whose columns have no names"
-        return Tables(found, None, problem, f"r.table({found[0].path!r}).df takes it")
-    paths = ", ".join(each.path or "the whole" for each in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    return Tables(found, None, f"it has tables at {paths}{more}", f"r.table({found[0].path!r}).df takes one")
+        return Tables(tables, best[0])
+    if len(tables) == 1:
+        problem = f"it has one at {tables[0].path}, whose columns have no names"
+        return Tables(tables, None, problem, f"r.table({tables[0].path!r}).df takes it")
+    paths = ", ".join(each.path or "the whole" for each in tables[:5])
+    more = f" and {len(tables) - 5} more" if len(tables) > 5 else ""
+    return Tables(tables, None, f"it has tables at {paths}{more}", f"r.table({tables[0].path!r}).df takes one")
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -261,7 +262,11 @@ def _table(value: Any, path: str) -> FoundTable | None:
     """The table that a value is."""
     if is_array(value):
         if are_records(value):
-            return None if _are_tables(value) else FoundTable(path, _without_edges(value))
+            if _are_tables(value):
+                return None
+            nodes = [row.get("node") for row in value]  # which the edges of a GraphQL connection wrap
+            is_wrapped = all(map(is_object, nodes)) and all(row.keys() <= _EDGE_KEYS for row in value)
+            return FoundTable(path, nodes if is_wrapped else value)
         if path and _are_rows(value) and all(len(row) > 1 for row in value):
             return FoundTable(path, _numbered(value), rank=1)
         return None
@@ -293,14 +298,6 @@ def _are_tables(rows: list[Record]) -> bool:
         or any(are_records(member) and _are_tables(member) for member in row.values())
         for row in rows
     )
-
-
-def _without_edges(rows: list[Record]) -> list[Record]:
-    """The nodes of a GraphQL connection, whose edges wrap them."""
-    nodes = [row.get("node") for row in rows]
-    if all(is_object(node) for node in nodes) and all(row.keys() <= {"node", "cursor", "__typename"} for row in rows):
-        return nodes  # type: ignore[return-value]
-    return rows
 
 
 def _are_rows(value: Any) -> bool:
@@ -416,11 +413,11 @@ def _empty(data: Any, schema: Any) -> list[FoundTable]:
     """The tables without rows that data is or has, nearest to the top."""
     if data == []:
         return [FoundTable("", [], sample=_sample_at(schema, ()))]
-    found = [*_empty_lists(data, (), schema)]
-    level = min((len(path) for path, _ in found), default=0)
+    lists = [*_empty_lists(data, (), schema)]
+    level = min((len(path) for path, _ in lists), default=0)
     return [
         FoundTable(".".join(path), [], sample=_sample_at(schema, path) or dict.fromkeys(names))
-        for path, names in found
+        for path, names in lists
         if len(path) == level
     ]
 

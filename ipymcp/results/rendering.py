@@ -218,14 +218,24 @@ def _head_of_json(data: Any, lines: int, characters: int) -> str:
 
 
 def _rich(result: DataResult, is_markdown: bool | None) -> dict[str, Any]:
+    """Media, or the text, or data as a table of records, an object as one of its members, and other data as JSON."""
     if _has_media(result):
         return _media(result)
-    if not is_shown_as_text(result):
-        return _table(result) or _members(result) or _json(result)
-    text = result.text
-    if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
-        return {"text/markdown": markdown.markdown(text)}
-    return {"text/html": _wrap(_folding(text, ".text") + _warnings(result))} if text.strip() else {}
+    if is_shown_as_text(result):
+        text = result.text
+        if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
+            return {"text/markdown": markdown.markdown(text)}
+        return {"text/html": _wrap(_folding(text, ".text") + _warnings(result))} if text.strip() else {}
+    data = result.data
+    if (listed := _records(result, _ROWS)) is not None:
+        html = html_table(listed.names, listed.rows, more_columns=listed.more_columns, folds=True)
+        below = filter(None, [_more_rows(listed), listed.other_members])
+        html += "".join(f"<div>{escaped(line)}</div>" for line in below)
+    elif is_object(data) and 0 < len(data) <= _MAX_MEMBERS:
+        html = _object(data, _LONG[1], "")
+    else:
+        return _json(result)
+    return {"text/html": _wrap(html + _warnings(result))}
 
 
 def _json(result: DataResult) -> dict[str, Any]:
@@ -275,24 +285,6 @@ def other_members(result: DataResult) -> str:
     beside = _members_beside(result.data, table.path) if table is not None else ()
     shown = (f"{name}: {cut(cell_text(cell(value)), _MAX_VALUE)}" for name, value in itertools.islice(beside, _COLUMNS))
     return visible(" · ".join(shown))
-
-
-def _table(result: DataResult) -> dict[str, str]:
-    listed = _records(result, _ROWS)
-    if listed is None:
-        return {}
-    html = html_table(listed.names, listed.rows, more_columns=listed.more_columns, folds=True)
-    below = filter(None, [_more_rows(listed), listed.other_members])
-    html += "".join(f"<div>{escaped(line)}</div>" for line in below)
-    return {"text/html": _wrap(html + _warnings(result))}
-
-
-def _members(result: DataResult) -> dict[str, str]:
-    """An object as a table of names and values, unless it has none or too many."""
-    data = result.data
-    if not is_object(data) or not 0 < len(data) <= _MAX_MEMBERS:
-        return {}
-    return {"text/html": _wrap(_object(data, _LONG[1], "") + _warnings(result))}
 
 
 def _object(data: dict[str, Any], characters: int, path: str) -> str:

@@ -502,7 +502,6 @@ def _is_choice(schema: Schema) -> bool:
 
 
 def _without_annotations(schema: Any) -> Any:
-    """A schema without its annotations."""
     if not is_object(schema):
         return schema
     return {word: value for word, value in schema.items() if word == "format" or word not in _ANNOTATIONS}
