@@ -63,24 +63,20 @@ def read_tool_app(meta: Raw) -> ToolApp:
     """Read the `_meta` of a tool, in the current form (`ui.resourceUri`) or the deprecated one (`ui/resourceUri`)."""
     if not len(meta) or b'"ui' not in bytes(meta):
         return _NO_APP
-    return _read_tool_app(bytes(meta))
-
-
-def _read_tool_app(raw: bytes) -> ToolApp:
     try:
-        meta = types.loads(raw)
+        members = types.loads(meta)
     except ValueError:
         return _NO_APP
-    if not is_object(meta):
+    if not is_object(members):
         return _NO_APP
-    own = meta.get("ui")
+    own = members.get("ui")
     ui: dict[str, Any] = own if is_object(own) else {}
-    uri = ui.get("resourceUri", meta.get("ui/resourceUri"))
-    found = ToolApp(uri if isinstance(uri, str) and uri.startswith(_SCHEME) else "")
+    uri = ui.get("resourceUri", members.get("ui/resourceUri"))
+    app = ToolApp(uri if isinstance(uri, str) and uri.startswith(_SCHEME) else "")
     visibility = ui.get("visibility")
     if is_array(visibility):
-        found = replace(found, is_for_models="model" in visibility, is_for_apps="app" in visibility)
-    return found
+        app = replace(app, is_for_models="model" in visibility, is_for_apps="app" in visibility)
+    return app
 
 
 class PageNeeds(Struct, frozen=True, omit_defaults=True):
@@ -143,7 +139,7 @@ def read_page(result: Raw | bytes, uri: str, listed: Raw | bytes = b"") -> AppPa
     """
     contents = types.decode(result, types.ReadResourceResult).contents
     items = [item for raw in contents if is_object(item := types.loads(raw))]
-    item = next((one for one in items if one.get("uri") == uri), items[0] if items else None)
+    item = next((each for each in items if each.get("uri") == uri), items[0] if items else None)
     if item is None:
         raise ValueError("it is empty")
     mime_type = str(item.get("mimeType", "")).replace(" ", "").lower()
@@ -187,8 +183,8 @@ def _needs(ui: dict[str, Any]) -> PageNeeds:
 
 
 def _origins(declared: Any) -> tuple[str, ...]:
-    found = (origin(one) for one in (declared if is_array(declared) else ())[:_MAX_DOMAINS])
-    return tuple(dict.fromkeys(filter(None, found)))
+    origins = (origin(domain) for domain in (declared if is_array(declared) else ())[:_MAX_DOMAINS])
+    return tuple(dict.fromkeys(filter(None, origins)))
 
 
 def origin(domain: Any) -> str:
@@ -211,7 +207,7 @@ def content_policy(needs: PageNeeds, *, allows_eval: bool = False, is_header: bo
         allows_eval: Whether scripts may compile text.
         is_header: Whether the policy is for a header, which may also sandbox the document.
     """
-    resource = "".join(f" {one}" for one in needs.resource)
+    resource = "".join(f" {domain}" for domain in needs.resource)
     code = " 'unsafe-eval'" if allows_eval else ""
     directives = {
         "default-src": "'none'",

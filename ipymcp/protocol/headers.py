@@ -103,8 +103,11 @@ class Headers:
         headers = {"MCP-Protocol-Version": version}
         if is_stateless and method:
             headers["Mcp-Method"] = method
-            named = name if name is not None else _named(method, body)
-            if named is not None:
+            named = name
+            if named is None and (member := _NAMED_BY.get(method)):
+                params = types.loads(body)
+                named = params.get(member) if is_object(params) else None
+            if isinstance(named, str):
                 headers["Mcp-Name"] = header_value(named)
             parameters = self._parameters.get(name) if name is not None else None
             if parameters:
@@ -126,7 +129,7 @@ def header_parameters(schema: Raw) -> tuple[HeaderParameter, ...]:
     """
     if _ANNOTATION.encode() not in bytes(schema):
         return ()
-    found: dict[str, HeaderParameter] = {}
+    parameters: dict[str, HeaderParameter] = {}
     for path, subschema in _subschemas(types.loads(schema)):
         if _ANNOTATION not in subschema:
             continue
@@ -138,10 +141,10 @@ def header_parameters(schema: Raw) -> tuple[HeaderParameter, ...]:
             raise ValueError(f"{_ANNOTATION} {header!r} of {where} is not a valid header name")
         if subschema.get("type") not in _TYPES:
             raise ValueError(f"{_ANNOTATION} {header!r} of {where}, which is not a string, integer or boolean")
-        if header.lower() in found:
+        if header.lower() in parameters:
             raise ValueError(f"{_ANNOTATION} {header!r} is used by two parameters")
-        found[header.lower()] = HeaderParameter(header, path)
-    return tuple(found.values())
+        parameters[header.lower()] = HeaderParameter(header, path)
+    return tuple(parameters.values())
 
 
 def _subschemas(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
@@ -164,31 +167,22 @@ def _subschemas(root: object) -> Iterator[tuple[tuple[str, ...] | None, dict[str
                 waiting.append((None, value))
 
 
-def _named(method: str, body: bytes) -> str | None:
-    member = _NAMED_BY.get(method)
-    params = types.loads(body) if member else None
-    named = params.get(member) if member and is_object(params) else None
-    return named if isinstance(named, str) else None
-
-
 def _mirrored(parameters: tuple[HeaderParameter, ...], arguments: object) -> Iterator[tuple[str, str]]:
     for header, path in parameters:
         value = arguments
         for name in path:
             value = value.get(name) if is_object(value) else None
-        text = _text(value, header)
-        if text is not None:
-            yield f"Mcp-Param-{header}", header_value(text)
-
-
-def _text(value: object, header: str) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        if abs(value) > _SAFE_INTEGER:
-            message = f"{value} does not fit the header Mcp-Param-{header}"
-            raise CallError(message, hint=f"the header carries only integers up to {_SAFE_INTEGER:,}")
-        return str(value)
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else str(value)
-    return value if isinstance(value, str) else None
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        elif isinstance(value, int):
+            if abs(value) > _SAFE_INTEGER:
+                message = f"{value} does not fit the header Mcp-Param-{header}"
+                raise CallError(message, hint=f"the header carries only integers up to {_SAFE_INTEGER:,}")
+            text = str(value)
+        elif isinstance(value, float):
+            text = str(int(value)) if value.is_integer() else str(value)
+        elif isinstance(value, str):
+            text = value
+        else:
+            continue
+        yield f"Mcp-Param-{header}", header_value(text)

@@ -12,7 +12,7 @@ import contextvars
 import itertools
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
@@ -153,12 +153,11 @@ class PendingRequest:
         self.deliver(None)
 
 
-class Intercept(Protocol):
-    """A hook that sees a response before it settles its request."""
+Intercept: TypeAlias = "Callable[[PendingRequest, Raw, Raw, bytes | bytearray], bool]"
+"""A hook that sees a response before it settles its request: the request, the result, the error, and the whole line.
 
-    def __call__(self, pending: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
-        """Return True if the hook has settled or renewed the request itself."""
-        ...
+It returns whether it has settled or renewed the request itself.
+"""
 
 
 class Peer:
@@ -300,19 +299,16 @@ class Peer:
                 self._warn(f"output beside a message was skipped: {excerpt(line.replace(inner, b''))}")
                 self.receive(inner, origin_request_id)
             return
-        if isinstance(message, list):
-            for item in message:
-                self._receive_item(bytes(item), origin_request_id)
-        else:
+        if not isinstance(message, list):
             self._dispatch(message, line, origin_request_id)
-
-    def _receive_item(self, item: bytes, origin_request_id: int | str | float | None) -> None:
-        try:
-            message = types.decode(item, types.Envelope)
-        except ValueError as error:
-            self._receive_malformed(item, error)
-        else:
-            self._dispatch(message, item, origin_request_id)
+            return
+        for item in map(bytes, message):
+            try:
+                part = types.decode(item, types.Envelope)
+            except ValueError as error:
+                self._receive_malformed(item, error)
+            else:
+                self._dispatch(part, item, origin_request_id)
 
     def _dispatch(
         self, message: types.Envelope, line: bytes | bytearray, origin_request_id: int | str | float | None
@@ -387,7 +383,7 @@ class Peer:
         self._warn(f"not a message: {excerpt(line)}")
 
 
-class _Message(Struct):
+class _JsonRpcMessage(Struct):
     jsonrpc: Literal["2.0"]
 
 
@@ -400,7 +396,7 @@ def _message_within(line: bytes | bytearray) -> bytes | bytearray | None:
     begins = [match.start() for match, _ in zip(_BRACE.finditer(line[:_MAX_SKIPPED]), range(_MAX_BRACES), strict=False)]
     for start in begins if line[:1] != b"{" else [0]:
         with contextlib.suppress(ValueError):
-            types.decode(line[start:end], _Message)
+            types.decode(line[start:end], _JsonRpcMessage)
             return line[start:end]
     return None
 

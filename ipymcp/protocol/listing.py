@@ -113,15 +113,15 @@ async def list_all(client: Requester, listing: ListMethod[T], *, timeout: float 
 
 
 def _items(client: Requester, listing: ListMethod[T], raws: list[Raw]) -> list[T]:
-    found: list[T] = []
+    items: list[T] = []
     for raw in raws:
         try:
-            found.append(types.decode(raw, listing.item))
+            items.append(types.decode(raw, listing.item))
         except ValueError as error:
             client.protocol_warning(
                 f"a {listing.noun} left out, its definition is malformed ({error}): {excerpt(bytes(raw))}"
             )
-    return found
+    return items
 
 
 _UNDECLARED = "2024-11-05"

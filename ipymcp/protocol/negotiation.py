@@ -89,24 +89,19 @@ class _Negotiation:
             return await self._handshake()
         discover = asyncio.ensure_future(self._discover())
         try:
+            await asyncio.wait({discover}, timeout=None if choice == "modern" else PROBE_SILENCE)
             if choice == "modern":
-                return await self._modern(discover)
-            await asyncio.wait({discover}, timeout=PROBE_SILENCE)
+                if result := self._read_probe(discover):
+                    return result
+                failure = discover.exception()
+                if isinstance(failure, McpError) and not isinstance(failure, (RpcError, HttpError, ProtocolError)):
+                    raise failure
+                raise ProtocolError("the server does not support the stateless era", hint=eras.OTHER_ERA) from failure
             if discover.done():
                 return self._read_probe(discover) or await self._handshake_after(discover)
             return (await self._first_of_both(discover))._replace(was_answered=False)
         finally:
             discover.cancel()
-
-    async def _modern(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
-        await asyncio.wait({discover})
-        result = self._read_probe(discover)
-        if result is None:
-            failure = discover.exception()
-            if isinstance(failure, McpError) and not isinstance(failure, (RpcError, HttpError, ProtocolError)):
-                raise failure
-            raise ProtocolError("the server does not support the stateless era", hint=eras.OTHER_ERA) from failure
-        return result
 
     async def _handshake_after(self, discover: asyncio.Future[Raw]) -> NegotiationResult:
         """Shake hands after the probe has failed; if that fails as well, the hint says what the probe met."""
@@ -154,7 +149,7 @@ class _Negotiation:
             return await self._discover_in(eras.STATELESS_VERSIONS[0])
         except RpcError as error:
             offered = _supported_versions(error.data) if error.code == UNSUPPORTED_VERSION else []
-            version = next((known for known in eras.STATELESS_VERSIONS if known in offered), None)
+            version = next((each for each in eras.STATELESS_VERSIONS if each in offered), None)
             if version is None:
                 raise
             return await self._discover_in(version)
@@ -192,9 +187,9 @@ class _Negotiation:
             if isinstance(error, HttpError) and error.status == _TOO_MANY_REQUESTS:
                 raise
             return None
-        version = next((known for known in eras.STATELESS_VERSIONS if known in result.supportedVersions), None)
+        version = next((each for each in eras.STATELESS_VERSIONS if each in result.supportedVersions), None)
         if version is None:
-            if any(known in result.supportedVersions for known in eras.HANDSHAKE_VERSIONS):
+            if any(each in result.supportedVersions for each in eras.HANDSHAKE_VERSIONS):
                 return None
             raise _no_common_version(result.supportedVersions)
         info = result.meta.get("io.modelcontextprotocol/serverInfo")

@@ -102,26 +102,20 @@ class RequestAnswers:
         try:
             decoded: object = types.loads(params) if len(params) else {}
             if method == "elicitation/create":
-                self._check_elicitation(params)
+                mode = types.decode(params, _Elicitation).mode
+                if mode not in (self.declared["elicitation"] or {"form": {}}):
+                    raise ValueError(f"the mode {mode!r} was not declared")
+                types.decode(params, _UrlElicitation if mode == "url" else _FormElicitation)
             elif method == "sampling/createMessage":
-                self._check_sampling(params)
+                request = types.decode(params, _Sampling)
+                has_tools = request.tools is not None or request.toolChoice is not None
+                if has_tools and "tools" not in self.declared["sampling"]:
+                    raise ValueError("tools were not declared")
         except ValueError as error:
             raise RpcError(f"the params of {method} are malformed: {error}", code=INVALID_PARAMS) from None
         if not is_object(decoded):
             raise RpcError(f"the params of {method} are not an object", code=INVALID_PARAMS)
         return decoded
-
-    def _check_elicitation(self, params: Raw) -> None:
-        mode = types.decode(params, _Elicitation).mode
-        modes: dict[str, Any] = self.declared["elicitation"] or {"form": {}}
-        if mode not in modes:
-            raise ValueError(f"the mode {mode!r} was not declared")
-        types.decode(params, _UrlElicitation if mode == "url" else _FormElicitation)
-
-    def _check_sampling(self, params: Raw) -> None:
-        request = types.decode(params, _Sampling)
-        if (request.tools is not None or request.toolChoice is not None) and "tools" not in self.declared["sampling"]:
-            raise ValueError("tools were not declared")
 
     async def answer(self, method: str, params: dict[str, Any], pending: PendingRequest | None) -> Raw:
         """Answer a checked request as JSON, with the timeout of the call it belongs to paused.
@@ -347,7 +341,7 @@ class UnexpectedRequests:
     def tool_error(self, pending: PendingRequest, result: Raw) -> bool:
         """Handle a tool error; False if it has another cause."""
         try:
-            texts = [block.text for block in types.decode(result, _ToolError).content]
+            texts = [block.text for block in types.decode(result, _ErrorContent).content]
         except ValueError:
             return False
         text = " ".join(texts)
@@ -363,12 +357,12 @@ class UnexpectedRequests:
             self._peer.settle(pending.id, error=HandshakeNeeded(message, is_reopening=self.may_reopen))
 
 
-class _Text(Struct):
+class _TextBlock(Struct):
     text: str = ""
 
 
-class _ToolError(Struct):
-    content: list[_Text] = []
+class _ErrorContent(Struct):
+    content: list[_TextBlock] = []
 
 
 # -- rounds ------------------------------------------------------------------------------------------------------------
@@ -406,7 +400,12 @@ class ResponseInterceptors:
 
     def has_none(self, line: bytes | bytearray) -> bool:
         """Return whether a result certainly needs no handler; from any thread."""
-        return not self._markers or _is_plainly_complete(line) or not any(marker in line for marker in self._markers)
+        if not self._markers:
+            return True
+        # JSON writers put the type of a large result near its beginning or end.
+        if len(line) > _LARGE and (_COMPLETE.search(line[:_ENDS]) or _COMPLETE.search(line[-_ENDS:])):
+            return True
+        return not any(marker in line for marker in self._markers)
 
     def intercept(self, pending: PendingRequest, result: Raw, error: Raw, line: bytes | bytearray) -> bool:
         """Pass a response to its handler; see `Intercept`."""
@@ -415,7 +414,7 @@ class ResponseInterceptors:
         if self.has_none(line):
             return False
         try:
-            answer = types.decode(result, _Answer)
+            answer = types.decode(result, _ResultKind)
         except ValueError:
             return False
         if answer.isError and self._tool_error is not None:
@@ -432,14 +431,9 @@ class ResponseInterceptors:
         return handler is not None and handler(pending, error)
 
 
-class _Answer(Struct):
+class _ResultKind(Struct):
     resultType: str = "complete"
     isError: bool = False
-
-
-def _is_plainly_complete(line: bytes | bytearray) -> bool:
-    """Return whether a large result has the type `complete` near its beginning or end, where JSON writers put it."""
-    return len(line) > _LARGE and any(_COMPLETE.search(end) for end in (line[:_ENDS], line[-_ENDS:]))
 
 
 MAX_ROUNDS = 10

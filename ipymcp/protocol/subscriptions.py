@@ -8,7 +8,9 @@ Source: MCP 2025-11-25 server/tools, server/resources, server/prompts; 2026-07-2
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from ipymcp.protocol import types
 from ipymcp.protocol.jsonrpc import TaskState, excerpt
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from ipymcp.protocol.jsonrpc import PendingRequest
+
+
+T = TypeVar("T", bound=Struct)
 
 
 class Listener(Protocol):
@@ -103,7 +108,8 @@ class NotificationDispatcher:
         elif method == "notifications/message":
             self._log(params)
         elif method == "notifications/cancelled":
-            self._cancel(params)
+            if cancelled := self._decode(params, types.Cancelled, "a cancellation without a request id"):
+                self._cancelled(cancelled.requestId)
         elif method == "notifications/subscriptions/acknowledged":
             self._streams.acknowledge(params)
         elif method == "notifications/resources/list_changed":
@@ -111,11 +117,21 @@ class NotificationDispatcher:
         elif method == "notifications/prompts/list_changed":
             self._listener.prompts_changed()
         elif method == "notifications/resources/updated":
-            self._resource_updated(params)
+            if updated := self._decode(params, types.ResourceUpdated, "a malformed resource update"):
+                self._listener.resource_updated(updated.uri)
         elif method in ("notifications/tasks", "notifications/tasks/status"):
-            self._task_changed(params)
+            if state := self._decode(params, TaskState, "a malformed task notification"):
+                self._on_task_changed(state.id)
         elif method not in _IGNORED:
             self._listener.protocol_warning(f"an unknown notification: {method}")
+
+    def _decode(self, params: Raw, kind: type[T], problem: str) -> T | None:
+        """Decode the params of a notification; None, with a warning, if the server sent something else."""
+        try:
+            return types.decode(params, kind)
+        except ValueError:
+            self._listener.protocol_warning(f"{problem}: {excerpt(bytes(params))}")
+            return None
 
     def _log(self, params: Raw) -> None:
         try:
@@ -126,28 +142,6 @@ class NotificationDispatcher:
             return
         text = data if isinstance(data, str) else types.encode(data).decode()
         self._listener.log(message.level, f"{message.logger}: {text}" if message.logger else text)
-
-    def _resource_updated(self, params: Raw) -> None:
-        try:
-            self._listener.resource_updated(types.decode(params, types.ResourceUpdated).uri)
-        except ValueError:
-            self._listener.protocol_warning(f"a malformed resource update: {excerpt(bytes(params))}")
-
-    def _task_changed(self, params: Raw) -> None:
-        try:
-            self._on_task_changed(types.decode(params, TaskState).id)
-        except ValueError:
-            self._listener.protocol_warning(f"a malformed task notification: {excerpt(bytes(params))}")
-
-    def _cancel(self, params: Raw) -> None:
-        try:
-            identifier = types.decode(params, types.Cancelled).requestId
-        except ValueError:
-            identifier = None
-        if identifier is None:
-            self._listener.protocol_warning(f"a cancellation without a request id: {excerpt(bytes(params))}")
-        else:
-            self._cancelled(identifier)
 
 
 _LISTS = {"tools": "toolsListChanged", "resources": "resourcesListChanged", "prompts": "promptsListChanged"}

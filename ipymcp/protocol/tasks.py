@@ -232,10 +232,13 @@ class _TaskPoller:
         if state.status == "cancelled":
             raise CallCancelled(f"its task was cancelled{_because(state)}")
         if not self._is_stateless:
-            if state.is_over or state.status == "input_required":
-                self._request_result(state.id)
-            done = self._work.get("result")
-            return await done if done is not None and (state.is_over or done.done()) else None
+            # Its result is requested early, because the server sends input requests only while that is pending.
+            if (state.is_over or state.status == "input_required") and "result" not in self._work:
+                body = types.encode({"taskId": state.id})
+                self._work["result"] = asyncio.ensure_future(self._client.request("tasks/result", body))
+                self._work["result"].add_done_callback(lambda _: self._changes.set())
+            result = self._work.get("result")
+            return await result if result is not None and (state.is_over or result.done()) else None
         if state.status == "completed":
             return state.result if len(state.result) else Raw(b"{}")
         if state.status == "failed":
@@ -244,26 +247,14 @@ class _TaskPoller:
             if work.done():
                 await work  # raises its error
                 self._work.pop(key)
-        if state.status == "input_required" and state.inputRequests:
-            self._answer(state.id, state.inputRequests)
-        return None
-
-    def _request_result(self, identifier: str) -> None:
-        """Handshake era: request the result, because the server sends input requests only while this is pending."""
-        if "result" not in self._work:
-            body = types.encode({"taskId": identifier})
-            work = asyncio.ensure_future(self._client.request("tasks/result", body))
-            work.add_done_callback(lambda _: self._changes.set())
-            self._work["result"] = work
-
-    def _answer(self, identifier: str, requests: Mapping[str, Raw]) -> None:
-        """Stateless era: answer new input requests; the server repeats each until it is answered."""
-        new = {key: raw for key, raw in requests.items() if key not in self._known_keys}
-        if new:
+        requests = state.inputRequests if state.status == "input_required" else None
+        new = {key: raw for key, raw in (requests or {}).items() if key not in self._known_keys}
+        if new:  # the server repeats each until it is answered
             self._known_keys.update(new)
-            work = asyncio.ensure_future(self._gather(identifier, new))
+            work = asyncio.ensure_future(self._gather(state.id, new))
             work.add_done_callback(lambda _: self._changes.set())
             self._work[next(iter(new))] = work
+        return None
 
     async def _gather(self, identifier: str, requests: Mapping[str, Raw]) -> None:
         try:

@@ -251,7 +251,7 @@ class LogMessage(Struct):
 class Cancelled(Struct):
     """Params of `notifications/cancelled`."""
 
-    requestId: int | str | None = None
+    requestId: int | str
     reason: str | None = None
 
 

@@ -25,7 +25,6 @@ from ipymcp.text import one_line
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
 
     from ipymcp.results.recognition import FoundTable, Tables
 
@@ -126,7 +125,13 @@ class Audio(_Binary, frozen=True):
     def display_type(self) -> str | None:
         """The MIME type for playback; None if the content is not audio."""
         kind = self.mime_type.lower()
-        return kind if re.fullmatch(_AUDIO, kind) and _is_base64(self.base64) else None
+        if not re.fullmatch(_AUDIO, kind):
+            return None
+        try:
+            _decode(self.base64)
+        except ValueError:
+            return None
+        return kind
 
 
 class Link(Struct, frozen=True):
@@ -192,10 +197,23 @@ def read_part(value: Any) -> Part:
     """Read one member of `content`, which may also be a bare string. An invalid one becomes `Unknown`, not an error."""
     if isinstance(value, str):
         return Text(value)
-    kind = _string(value, "type") if is_object(value) else None
-    reader = _READERS.get(kind or "")
-    part = reader(value) if reader else None
-    return part if part is not None else Unknown(kind or "unknown", value)
+    if not is_object(value):
+        return Unknown("unknown", value)
+    kind = _string(value, "type")
+    if kind == "text" and (text := _string(value, "text")) is not None:
+        return Text(text)
+    if kind == "image" and (data := _string(value, "data")) is not None:
+        return Image(_standard(data), _string(value, "mimeType") or "image")
+    if kind == "audio" and (data := _string(value, "data")) is not None:
+        return Audio(_standard(data), _string(value, "mimeType") or "audio")
+    if kind == "resource_link" and (uri := _string(value, "uri")) is not None:
+        return Link(uri, *(_string(value, key) or "" for key in ("name", "title", "description", "mimeType")))
+    if kind == "resource" and is_object(resource := value.get("resource")):
+        text, blob = _string(resource, "text"), _string(resource, "blob")
+        if text is not None or blob is not None:
+            uri, mime_type = _string(resource, "uri") or "", _string(resource, "mimeType") or ""
+            return Embedded(uri, mime_type, text, _standard(blob or ""))
+    return Unknown(kind or "unknown", value)
 
 
 class _Meta(Struct, rename={"meta": "_meta"}):
@@ -289,8 +307,8 @@ class ReceivedResult:
         return partial(type(self), **self._arguments), (bytes(self._raw),)
 
     def __copy__(self) -> Self:
-        made: Any = partial(type(self), **self._arguments)
-        return made(self._raw)
+        copy: Any = type(self)
+        return copy(self._raw, **self._arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
@@ -363,49 +381,8 @@ def image_bundle(image: Image) -> dict[str, str]:
 
 
 def _string(value: dict[str, Any], key: str) -> str | None:
-    found = value.get(key)
-    return found if isinstance(found, str) else None
-
-
-def _read_text(value: dict[str, Any]) -> Text | None:
-    text = _string(value, "text")
-    return None if text is None else Text(text)
-
-
-def _read_image(value: dict[str, Any]) -> Image | None:
-    data = _string(value, "data")
-    return None if data is None else Image(_standard(data), _string(value, "mimeType") or "image")
-
-
-def _read_audio(value: dict[str, Any]) -> Audio | None:
-    data = _string(value, "data")
-    return None if data is None else Audio(_standard(data), _string(value, "mimeType") or "audio")
-
-
-def _read_link(value: dict[str, Any]) -> Link | None:
-    uri = _string(value, "uri")
-    if uri is None:
-        return None
-    words = (_string(value, key) or "" for key in ("name", "title", "description", "mimeType"))
-    return Link(uri, *words)
-
-
-def _read_embedded(value: dict[str, Any]) -> Embedded | None:
-    resource = value.get("resource")
-    if not is_object(resource):
-        return None
-    uri, mime_type = _string(resource, "uri") or "", _string(resource, "mimeType") or ""
-    text, blob = _string(resource, "text"), _string(resource, "blob")
-    return None if text is None and blob is None else Embedded(uri, mime_type, text, _standard(blob or ""))
-
-
-_READERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
-    "text": _read_text,
-    "image": _read_image,
-    "audio": _read_audio,
-    "resource_link": _read_link,
-    "resource": _read_embedded,
-}
+    member = value.get(key)
+    return member if isinstance(member, str) else None
 
 
 class NotBase64(McpError, ValueError):
@@ -427,14 +404,6 @@ def _decode(value: str) -> bytes:
         return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
         raise NotBase64(f"the content is not base64: {error}", hint="a fault of the server; .raw has it") from error
-
-
-def _is_base64(value: str) -> bool:
-    try:
-        _decode(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _decoded_size(value: str) -> int:
@@ -462,5 +431,6 @@ def _is_static_svg(data: bytes) -> bool:
         data.decode()
     except UnicodeDecodeError:
         return False
-    elements = (found[1].lower() for found in _SVG_ELEMENT.finditer(data))
-    return b"<svg" in data[:4096] and not re.search(_ACTIVE_SVG, data) and all(one in _SVG_ELEMENTS for one in elements)
+    elements = (match[1].lower() for match in _SVG_ELEMENT.finditer(data))
+    is_passive = b"<svg" in data[:4096] and not re.search(_ACTIVE_SVG, data)
+    return is_passive and all(element in _SVG_ELEMENTS for element in elements)

@@ -90,9 +90,14 @@ def from_csv(table: CsvText) -> Any:
     texts = table.text_columns
     try:
         if library.__name__ == "polars":
+            text = table.text
+            if table.skips_blanks:  # polars would keep them
+                file = io.StringIO()
+                csv.writer(file, delimiter=table.delimiter).writerows(table.rows())
+                text = file.getvalue()
             schema = dict.fromkeys(texts, library.String)
             options = {"separator": table.delimiter, "infer_schema_length": None, "schema_overrides": schema}
-            return library.read_csv(_without_blanks(table).encode(), **options)
+            return library.read_csv(text.encode(), **options)
         return library.read_csv(
             io.StringIO(table.text),
             sep=table.delimiter,
@@ -105,15 +110,6 @@ def from_csv(table: CsvText) -> Any:
         raise McpError(
             f"the text looks like CSV but cannot be read as such: {error}", hint="read it from .text"
         ) from error
-
-
-def _without_blanks(table: CsvText) -> str:
-    """The text of a table without the blanks after its delimiters, which polars would keep."""
-    if not table.skips_blanks:
-        return table.text
-    file = io.StringIO()
-    csv.writer(file, delimiter=table.delimiter).writerows(table.rows())
-    return file.getvalue()
 
 
 # -- columns that are added to a table --------------------------------------------------------------------------------
@@ -134,12 +130,12 @@ def columns_frame(columns: Record) -> Any:
 
 def merged(given: Record, columns: Record) -> Record:
     """Add columns to others; a name that is already taken gets the suffix `_result`."""
-    found = dict(given)
+    together = dict(given)
     for name, values in columns.items():
-        while name in found:
+        while name in together:
             name += "_result"
-        found[name] = values
-    return found
+        together[name] = values
+    return together
 
 
 def with_columns(frame: Any, columns: Record) -> Any:
@@ -186,7 +182,9 @@ def _series(name: str, values: list[object], backend: Any) -> Any:
     largest = max((abs(value) for value in values if type(value) is int), default=0)
     if kinds == {int, float} and largest <= _MAX_EXACT_INTEGER:
         numbers = cast("list[float | None]", values)
-        return narwhals.new_series(name, [None if one is None else float(one) for one in numbers], backend=backend)
+        return narwhals.new_series(
+            name, [None if number is None else float(number) for number in numbers], backend=backend
+        )
     if is_pandas and kinds == {int} and None in values and largest < _MAX_INTEGER:
         series = backend.to_native_namespace().Series(values, name=name, dtype="Int64")
         return narwhals.from_native(series, series_only=True)

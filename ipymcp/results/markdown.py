@@ -109,7 +109,9 @@ def split_blocks(source: str) -> list[str | Code]:
             _end_prose(prose, blocks)
             blocks.append(code)
             continue
-        in_list = bool(_LIST_ITEM.match(line)) or (in_list and _stays_in_list(line, prose))
+        # A line after a list item belongs to it if it is indented, blank, or continues its paragraph.
+        continues = not line.strip() or line[0] in " \t" or bool(prose and prose[-1].strip())
+        in_list = bool(_LIST_ITEM.match(line)) or (in_list and continues)
         prose.append(line)
         position += 1
     _end_prose(prose, blocks)
@@ -121,11 +123,6 @@ def _end_prose(prose: list[str], blocks: list[str | Code]) -> None:
     if paragraph.strip():
         blocks.append(paragraph)
     prose.clear()
-
-
-def _stays_in_list(line: str, before: list[str]) -> bool:
-    """Whether the line after a list item belongs to it: indented, blank, or a lazy continuation."""
-    return not line.strip() or line[0] in " \t" or bool(before and before[-1].strip())
 
 
 def _read_fence(lines: list[str], position: int, opening: re.Match[str]) -> tuple[Code, int]:
@@ -144,15 +141,10 @@ def _read_fence(lines: list[str], position: int, opening: re.Match[str]) -> tupl
         stripped = line.strip()
         if len(stripped) >= len(run) and not stripped.strip(run[0]):
             break
-        code.append(line if quoted else _dedent(line, indentation))
+        blanks = len(line) - len(line.lstrip(" \t"))
+        code.append(line if quoted else line[min(indentation, blanks) :])
     words = opening["info"].split()
     return Code(words[0] if words else "", tuple(code)), position
-
-
-def _dedent(line: str, columns: int) -> str:
-    """The line without at most `columns` leading blanks."""
-    blanks = len(line) - len(line.lstrip(" \t"))
-    return line[min(columns, blanks) :]
 
 
 def _read_indented(lines: list[str], position: int) -> tuple[Code, int]:
@@ -287,11 +279,16 @@ class _Writer:
         if token["label"] is not None:
             return self._bracket(token, links)
         if token["span"] is not None:
-            return self._span(token), end
+            ticks, content = token["ticks"], token["span"]
+            is_dangerous = _DANGEROUS.search(content)
+            return _literal(ticks) + _literal(content) + _literal(ticks) if is_dangerous else token[0], end
         if token["math"] is not None:
             return _math(token["math"]), end
         if token["auto"] is not None:
-            return self._autolink(token["auto"], links), end
+            address = safe_url(token["auto"])
+            if address is None or not links:
+                return _literal(token[0]), end
+            return f"[{_literal(token['auto'])}]({_in_markdown(address)})", end
         if token["url"] is not None:
             return self._bare_url(token, links)
         if token["special"] is not None:
@@ -300,15 +297,11 @@ class _Writer:
             return _references(token["escaped"]), end
         return token["kept"] or token["task"], end
 
-    def _span(self, token: re.Match[str]) -> str:
-        ticks, content = token["ticks"], token["span"]
-        if _DANGEROUS.search(content):
-            return _literal(ticks) + _literal(content) + _literal(ticks)
-        return token[0]
-
     def _bracket(self, token: re.Match[str], links: bool) -> tuple[str, int]:
         """Rewrite a link or an image; if it is neither, write its `[` as text."""
-        destination = self._destination(token)
+        destination = token["angle"] if token["angle"] is not None else token["bare"]
+        if destination is None:
+            destination = self.definitions.get(_fold(token["reference"] or token["label"]))
         if destination is None:
             return ("&#33;" if token["image"] else "") + "&#91;", token.start("label")
         label = self.write(token["label"], links=False)
@@ -318,19 +311,6 @@ class _Writer:
         if address is None or not links:
             return f"({label})" if token["image"] else label, token.end()
         return f"[{label or _literal(address)}]({_in_markdown(address)})", token.end()
-
-    def _destination(self, token: re.Match[str]) -> str | None:
-        if token["angle"] is not None:
-            return token["angle"]
-        if token["bare"] is not None:
-            return token["bare"]
-        return self.definitions.get(_fold(token["reference"] or token["label"]))
-
-    def _autolink(self, destination: str, links: bool) -> str:
-        address = safe_url(destination)
-        if address is None or not links:
-            return _literal(f"<{destination}>")
-        return f"[{_literal(destination)}]({_in_markdown(address)})"
 
     def _bare_url(self, token: re.Match[str], links: bool) -> tuple[str, int]:
         shown = token["url"].rstrip(".,:;!?*_~")

@@ -25,6 +25,7 @@ ROW_KEYS = frozenset({"rows", "records", "items", "results", "result", "data", "
 _NAME_KEYS = frozenset({"columns", "fields", "headers", "header", "names", "schema", "column_names"})
 """Keys by which an empty list is known to be rows, and a list of texts beside it to be their names."""
 _LABELLED_HINT = 'pd.DataFrame(r.data) for columns, pd.DataFrame.from_dict(r.data, orient="index") for rows'
+_EDGE_KEYS = frozenset({"node", "cursor", "__typename"})
 _NAME_MEMBERS = ("name", "field", "column", "column_name", "id", "key")
 
 
@@ -73,8 +74,8 @@ class FoundTable(TableView):
     @property
     def names(self) -> list[str]:
         """The names of the columns."""
-        known = self._names or self.columns or (self.sample if not self.records else None)
-        return [*known] if known else [*dict.fromkeys(itertools.chain.from_iterable(self.records))]
+        names = self._names or self.columns or (self.sample if not self.records else None)
+        return [*names] if names else [*dict.fromkeys(itertools.chain.from_iterable(self.records))]
 
     @property
     def df(self) -> Any:
@@ -148,11 +149,11 @@ class Tables(TableView):
         Raises:
             UnknownName: There is no table at this path.
         """
-        found = next((each for each in self.found if each.path == str(path)), None)
-        if found is None:
-            known = ", ".join(repr(each.path) for each in self.found) or "none"
-            raise UnknownName(f"there is no table {shown(path)}", hint=f"there are: {known}")
-        return found
+        table = next((each for each in self.found if each.path == str(path)), None)
+        if table is None:
+            paths = ", ".join(repr(each.path) for each in self.found) or "none"
+            raise UnknownName(f"there is no table {shown(path)}", hint=f"there are: {paths}")
+        return table
 
     def _ipython_key_completions_(self) -> list[str]:
         return [each.path for each in self.found]
@@ -166,15 +167,22 @@ def find_tables(data: Any, schema: Any = None) -> Tables:
         schema: The tool's output schema, which names the columns of an empty table.
     """
     if isinstance(data, str):
-        return _find_in_text(data)
-    found = [*itertools.islice(_walk(data, "", 0), _MAX_TABLES)]
-    if not found:
-        found = _empty(data, schema)
-    if not found and (whole := _unnamed(data)) is not None:
+        values, is_whole = read_values(data)
+        if len(values) == 1:
+            tables = find_tables(values[0])
+        else:
+            walks = ((number, _walk(value, "", 0)) for number, value in enumerate(values, 1))
+            tables = _main([table.below(number) for number, walk in walks for table in walk])
+        tables.is_whole = is_whole
+        return tables
+    tables = [*itertools.islice(_walk(data, "", 0), _MAX_TABLES)]
+    if not tables:
+        tables = _empty(data, schema)
+    if not tables and (whole := _unnamed(data)) is not None:
         return Tables([whole], whole)
-    if not found and is_object(data) and _is_labelled(data):
+    if not tables and is_object(data) and _is_labelled(data):
         return Tables([], None, "its rows or its columns have labels, and which of them cannot be told", _LABELLED_HINT)
-    return _main(found)
+    return _main(tables)
 
 
 def main_table(data: Any, tables: Tables) -> FoundTable:
@@ -187,22 +195,21 @@ def main_table(data: Any, tables: Tables) -> FoundTable:
     Raises:
         McpError: There is none, or several.
     """
-    if tables.main is None:
-        problem = f"the answer is not one table: {tables.problem}" if tables.problem else ""
-        hint = tables.hint or "make the DataFrame yourself from .data or .text"
-        raise McpError(problem or f"the answer is not a table: {_describe(data)}", hint=hint)
-    return tables.main
-
-
-def _describe(data: Any) -> str:
+    if tables.main is not None:
+        return tables.main
+    hint = tables.hint or "make the DataFrame yourself from .data or .text"
+    if tables.problem:
+        raise McpError(f"the answer is not one table: {tables.problem}", hint=hint)
     if isinstance(data, str):
-        return f"a text of {len(data):,} characters that holds none"
-    if is_object(data):
+        kind = f"a text of {len(data):,} characters that holds none"
+    elif is_object(data):
         keys = ", ".join(list(data)[:5])
-        return f"a dict with {keys}{', …' if len(data) > 5 else ''}" if data else "an empty dict"
-    if is_array(data):
-        return "a list of records mixed with other values"
-    return f"{type(data).__name__} {data!r}"
+        kind = f"a dict with {keys}{', …' if len(data) > 5 else ''}" if data else "an empty dict"
+    elif is_array(data):
+        kind = "a list of records mixed with other values"
+    else:
+        kind = f"{type(data).__name__} {data!r}"
+    raise McpError(f"the answer is not a table: {kind}", hint=hint)
 
 
 def find_rows(data: Any) -> list[Record] | None:
@@ -214,32 +221,23 @@ def find_rows(data: Any) -> list[Record] | None:
     return None if table is None or table.records == [data] else table.records or None
 
 
-def _find_in_text(text: str) -> Tables:
-    values, is_whole = read_values(text)
-    if len(values) == 1:
-        tables = find_tables(values[0])
-    else:
-        tables = _main([table.below(number) for number, value in enumerate(values, 1) for table in _walk(value, "", 0)])
-    tables.is_whole = is_whole
-    return tables
-
-
-def _main(found: list[FoundTable]) -> Tables:
+def _main(tables: list[FoundTable]) -> Tables:
     """Choose the only table of the highest rank on the level nearest to the top."""
-    if not found:
+    if not tables:
         return Tables([], None)
-    named = [each for each in found if each.rank > 1]
+    named = [each for each in tables if each.rank > 1]
     level = min((each.path.count(".") for each in named), default=0)
     nearest = [each for each in named if each.path.count(".") == level]
-    best = [each for each in nearest if each.rank == max(one.rank for one in nearest)]
+    highest = max((each.rank for each in nearest), default=0)
+    best = [each for each in nearest if each.rank == highest]
     if len(best) == 1:
-        return Tables(found, best[0])
-    if len(found) == 1:
-        problem = f"it has one at {found[0].path}, whose columns have no names"
-        return Tables(found, None, problem, f"r.table({found[0].path!r}).df takes it")
-    paths = ", ".join(each.path or "the whole" for each in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    return Tables(found, None, f"it has tables at {paths}{more}", f"r.table({found[0].path!r}).df takes one")
+        return Tables(tables, best[0])
+    if len(tables) == 1:
+        problem = f"it has one at {tables[0].path}, whose columns have no names"
+        return Tables(tables, None, problem, f"r.table({tables[0].path!r}).df takes it")
+    paths = ", ".join(each.path or "the whole" for each in tables[:5])
+    more = f" and {len(tables) - 5} more" if len(tables) > 5 else ""
+    return Tables(tables, None, f"it has tables at {paths}{more}", f"r.table({tables[0].path!r}).df takes one")
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
@@ -264,7 +262,11 @@ def _table(value: Any, path: str) -> FoundTable | None:
     """The table that a value is."""
     if is_array(value):
         if are_records(value):
-            return None if _are_tables(value) else FoundTable(path, _without_edges(value))
+            if _are_tables(value):
+                return None
+            nodes = [row.get("node") for row in value]  # which the edges of a GraphQL connection wrap
+            is_wrapped = all(map(is_object, nodes)) and all(row.keys() <= _EDGE_KEYS for row in value)
+            return FoundTable(path, nodes if is_wrapped else value)
         if path and _are_rows(value) and all(len(row) > 1 for row in value):
             return FoundTable(path, _numbered(value), rank=1)
         return None
@@ -277,7 +279,10 @@ def _table(value: Any, path: str) -> FoundTable | None:
         return FoundTable(path, [dict(zip(names, row, strict=True)) for row in rows], names=names)
     if (columns := _columns(value)) is not None and (len(columns) > 1 or not path):
         return FoundTable(path, columns=columns, rank=2)
-    return _by_number(value, path)
+    # Pandas' records by the number of the row.
+    if [*value] == [str(number) for number in range(len(value))] and are_records([*value.values()]):
+        return FoundTable(path, [*value.values()])
+    return None
 
 
 def are_records(value: Any) -> bool:
@@ -293,14 +298,6 @@ def _are_tables(rows: list[Record]) -> bool:
         or any(are_records(member) and _are_tables(member) for member in row.values())
         for row in rows
     )
-
-
-def _without_edges(rows: list[Record]) -> list[Record]:
-    """The nodes of a GraphQL connection, whose edges wrap them."""
-    nodes = [row.get("node") for row in rows]
-    if all(is_object(node) for node in nodes) and all(row.keys() <= {"node", "cursor", "__typename"} for row in rows):
-        return nodes  # type: ignore[return-value]
-    return rows
 
 
 def _are_rows(value: Any) -> bool:
@@ -321,7 +318,7 @@ def _numbered(rows: Iterable[list[Any]]) -> list[Record]:
 def _names(value: Any) -> list[str] | None:
     """The names that a value lists: texts, or objects that each have a name, also within a schema."""
     if is_object(value):
-        return next((found for key in ("fields", "columns") if (found := _names(value.get(key)))), None)
+        return next((names for key in ("fields", "columns") if (names := _names(value.get(key)))), None)
     if not is_array(value) or not value:
         return None
     names = value
@@ -334,15 +331,15 @@ def _names(value: Any) -> list[str] | None:
 def _names_beside_rows(value: Record) -> tuple[list[str], list[Any]] | None:
     """The names and the rows of a table that gives them apart: `columns` and `rows`, a `schema` and `data`."""
     pairs: list[tuple[list[str], list[Any]]] = []
-    known: list[tuple[list[str], list[Any]]] = []
+    described: list[tuple[list[str], list[Any]]] = []
     for key, rows in value.items():
         if not is_array(rows) or not rows or not all(is_array(row) for row in rows):
             continue
         for other, member in value.items():
             names = _names(member) if other not in (key, "index") else None
             if names is not None and all(len(row) == len(names) for row in rows):
-                (known if other.lower() in _NAME_KEYS else pairs).append((names, rows))
-    pairs = known or pairs
+                (described if other.lower() in _NAME_KEYS else pairs).append((names, rows))
+    pairs = described or pairs
     if not pairs or any(pair != pairs[0] for pair in pairs):  # a schema may repeat the names
         return None
     names, rows = pairs[0]
@@ -381,13 +378,6 @@ def _columns(value: Record) -> Record | None:
     return None
 
 
-def _by_number(value: Record, path: str) -> FoundTable | None:
-    """Pandas' records by the number of the row."""
-    if [*value] == [str(number) for number in range(len(value))] and are_records([*value.values()]):
-        return FoundTable(path, [*value.values()])
-    return None
-
-
 def _is_labelled(value: Record) -> bool:
     """Whether all members are objects with the same keys: rows by their labels, or columns."""
     members = [*value.values()]
@@ -423,11 +413,11 @@ def _empty(data: Any, schema: Any) -> list[FoundTable]:
     """The tables without rows that data is or has, nearest to the top."""
     if data == []:
         return [FoundTable("", [], sample=_sample_at(schema, ()))]
-    found = [*_empty_lists(data, (), schema)]
-    level = min((len(path) for path, _ in found), default=0)
+    lists = [*_empty_lists(data, (), schema)]
+    level = min((len(path) for path, _ in lists), default=0)
     return [
         FoundTable(".".join(path), [], sample=_sample_at(schema, path) or dict.fromkeys(names))
-        for path, names in found
+        for path, names in lists
         if len(path) == level
     ]
 

@@ -103,9 +103,9 @@ class RecordTable:
         return self._records[positions[row]]
 
     def _sorted(self, sort: int | None, *, descending: bool) -> Sequence[int]:
-        known = self._order
-        if known[:2] == (sort, descending):
-            return known[2]
+        latest = self._order
+        if latest[:2] == (sort, descending):
+            return latest[2]
         everything = range(len(self._records))
         order: Sequence[int] = everything
         if sort is not None:

@@ -30,7 +30,7 @@ from ipymcp.results.tables import (
 from ipymcp.text import cut, escaped, shown_json, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from ipymcp.results.content import DataResult, Part
     from ipymcp.results.recognition import FoundTable
@@ -180,27 +180,17 @@ def _repeats(data: Any, text: str) -> bool:
 
 
 def _plain(result: DataResult, head: str, lines: int, characters: int) -> str:
-    if _is_collection(result):
-        body = _plain_data(result, lines, characters)
-    else:
+    """The origin of a result, then records as an aligned table, other data as JSON, and anything else as text."""
+    if result.is_error or _has_media(result) or is_shown_as_text(result):
         body = _cut(result.text, lines, characters, ".text") or "(empty)"
+    elif (listed := _records(result, min(lines, _ROWS))) is None:
+        body = _head_of_json(result.data, lines, characters)
+    else:
+        more_columns = f"… {listed.more_columns:,} more columns" if listed.more_columns else ""
+        notes = filter(None, [_more_rows(listed), more_columns, listed.other_members])
+        body = "\n".join([*text_table(listed.names, listed.rows), *notes])
     body = "\n".join([body, *(f"warning: {visible(warning)}" for warning in result.warnings)])
     return visible(head) + ("\n" if "\n" in body else " ") + body
-
-
-def _plain_data(result: DataResult, lines: int, characters: int) -> str:
-    """Records as an aligned table, other data as JSON, in one line if it is short enough."""
-    listed = _records(result, min(lines, _ROWS))
-    if listed is None:
-        return _head_of_json(result.data, lines, characters)
-    table = text_table(listed.names, listed.rows)
-    more_columns = f"… {listed.more_columns:,} more columns" if listed.more_columns else ""
-    return "\n".join([*table, *filter(None, [_more_rows(listed), more_columns, listed.other_members])])
-
-
-def _is_collection(result: DataResult) -> bool:
-    """Whether the result is data rather than text or media."""
-    return not result.is_error and not _has_media(result) and not is_shown_as_text(result)
 
 
 def _has_media(result: DataResult) -> bool:
@@ -228,14 +218,24 @@ def _head_of_json(data: Any, lines: int, characters: int) -> str:
 
 
 def _rich(result: DataResult, is_markdown: bool | None) -> dict[str, Any]:
+    """Media, or the text, or data as a table of records, an object as one of its members, and other data as JSON."""
     if _has_media(result):
         return _media(result)
-    if not is_shown_as_text(result):
-        return _table(result) or _members(result) or _json(result)
-    text = result.text
-    if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
-        return {"text/markdown": markdown.markdown(text)}
-    return {"text/html": _wrap(_folding(text, ".text") + _warnings(result))} if text.strip() else {}
+    if is_shown_as_text(result):
+        text = result.text
+        if len(text) <= _MAX_MARKDOWN and (is_clearly_markdown(text) if is_markdown is None else is_markdown):
+            return {"text/markdown": markdown.markdown(text)}
+        return {"text/html": _wrap(_folding(text, ".text") + _warnings(result))} if text.strip() else {}
+    data = result.data
+    if (listed := _records(result, _ROWS)) is not None:
+        html = html_table(listed.names, listed.rows, more_columns=listed.more_columns, folds=True)
+        below = filter(None, [_more_rows(listed), listed.other_members])
+        html += "".join(f"<div>{escaped(line)}</div>" for line in below)
+    elif is_object(data) and 0 < len(data) <= _MAX_MEMBERS:
+        html = _object(data, _LONG[1], "")
+    else:
+        return _json(result)
+    return {"text/html": _wrap(html + _warnings(result))}
 
 
 def _json(result: DataResult) -> dict[str, Any]:
@@ -285,24 +285,6 @@ def other_members(result: DataResult) -> str:
     beside = _members_beside(result.data, table.path) if table is not None else ()
     shown = (f"{name}: {cut(cell_text(cell(value)), _MAX_VALUE)}" for name, value in itertools.islice(beside, _COLUMNS))
     return visible(" · ".join(shown))
-
-
-def _table(result: DataResult) -> dict[str, str]:
-    listed = _records(result, _ROWS)
-    if listed is None:
-        return {}
-    html = html_table(listed.names, listed.rows, more_columns=listed.more_columns, folds=True)
-    below = filter(None, [_more_rows(listed), listed.other_members])
-    html += "".join(f"<div>{escaped(line)}</div>" for line in below)
-    return {"text/html": _wrap(html + _warnings(result))}
-
-
-def _members(result: DataResult) -> dict[str, str]:
-    """An object as a table of names and values, unless it has none or too many."""
-    data = result.data
-    if not is_object(data) or not 0 < len(data) <= _MAX_MEMBERS:
-        return {}
-    return {"text/html": _wrap(_object(data, _LONG[1], "") + _warnings(result))}
 
 
 def _object(data: dict[str, Any], characters: int, path: str) -> str:
@@ -375,28 +357,20 @@ def _parts(parts: Iterable[tuple[str, Part]], *, after: str = "") -> str:
 
 def _part(part: Part) -> str:
     """One part as HTML; a placeholder if it cannot be displayed."""
-    writers: dict[type, Callable[[Any], str]] = {Image: _image, Audio: _audio, Link: _link, Embedded: _embedded}
-    writer = writers.get(type(part))
-    return writer(part) if writer else _pre(str(part))
-
-
-def _image(image: Image) -> str:
-    kind = image.display_type
-    if kind is None:
-        return _pre(str(image))
+    if isinstance(part, Link):
+        return _link(part)
+    if isinstance(part, Embedded):
+        caption = f"<div>{escaped(part.uri)}</div>" if part.uri else ""
+        return caption + (_part(part.image) if part.image else _pre(str(part)))
+    if not isinstance(part, Image | Audio) or (kind := part.display_type) is None:
+        return _pre(str(part))
     try:
-        return f'<img src="data:{kind};base64,{b64encode(image.data).decode()}" style="max-width:100%">'
+        source = f"data:{kind};base64,{b64encode(part.data).decode()}"
     except ValueError:
-        return _pre(str(image))
-
-
-def _audio(audio: Audio) -> str:
-    kind = audio.display_type
-    return (
-        f'<audio controls src="data:{kind};base64,{b64encode(audio.data).decode()}"></audio>'
-        if kind
-        else _pre(str(audio))
-    )
+        return _pre(str(part))
+    if isinstance(part, Image):
+        return f'<img src="{source}" style="max-width:100%">'
+    return f'<audio controls src="{source}"></audio>'
 
 
 def _link(link: Link) -> str:
@@ -408,13 +382,6 @@ def _link(link: Link) -> str:
         shown = f'<a href="{escaped(address)}" target="_blank" rel="noopener noreferrer">{name}</a>'
     detail = " · ".join(word for word in (link.mime_type, link.description) if word)
     return f"<div>{shown}{' · ' + escaped(_cut(detail, 5, 500)) if detail else ''}</div>"
-
-
-def _embedded(resource: Embedded) -> str:
-    caption = f"<div>{escaped(resource.uri)}</div>" if resource.uri else ""
-    if resource.text is not None:
-        return caption + _pre(resource.text)
-    return caption + (_image(resource.image) if resource.image else _pre(str(resource)))
 
 
 def _pre(text: str, whole: str = "") -> str:

@@ -64,17 +64,21 @@ class ResourceResult(DisplayedResult):
     @property
     def text(self) -> str:
         """All contents as text, separated by newlines; other contents as placeholders in brackets."""
-        return "\n".join(str(one) for one in self.contents)
+        return "\n".join(str(content) for content in self.contents)
 
     @cached_property
     def data(self) -> Any:
         """The content: decoded JSON, bytes, or text. For several contents a list if all are JSON."""
         if len(self.contents) == 1:
-            [one] = self.contents
-            if one.text is None:
+            [content] = self.contents
+            if content.text is None:
                 return self.bytes
-            if _is_json(one.mime_type):
-                return _loads(one.text)
+            kind = content.mime_type.partition(";")[0].strip().lower()
+            if kind == "application/json" or kind.endswith("+json"):
+                try:
+                    return types.loads(content.text.encode())
+                except ValueError:
+                    return content.text
         return read_texts(self.contents, self.text)
 
     @property
@@ -128,15 +132,3 @@ def _part(content: Embedded, *, is_alone: bool) -> Part:
     if content.mime_type.startswith("image/"):
         return Image(content.base64, content.mime_type)
     return Audio(content.base64, content.mime_type) if content.mime_type.startswith("audio/") else content
-
-
-def _is_json(mime_type: str) -> bool:
-    kind = mime_type.partition(";")[0].strip().lower()
-    return kind == "application/json" or kind.endswith("+json")
-
-
-def _loads(text: str) -> Any:
-    try:
-        return types.loads(text.encode())
-    except ValueError:
-        return text

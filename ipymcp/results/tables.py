@@ -143,12 +143,18 @@ def mimebundle(table: Table) -> dict[str, str]:
 
 
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """The table as aligned lines, beginning with the header; cells are cut to fit a terminal."""
-    return _aligned(
-        [cell_text(name) for name in columns],
-        [[cell_text(cell) for cell in row] for row in rows],
-        numeric_columns(rows),
-    )
+    """The table as lines, beginning with the header; cells are cut to fit a terminal, and numbers aligned right."""
+    names = [cell_text(name) for name in columns]
+    texts = [[cell_text(cell) for cell in row] for row in rows]
+    widths = [max(_width(cell) for cell in column) for column in zip(names, *texts, strict=True)]
+    while sum(widths) + 2 * (len(widths) - 1) > _WIDTH:
+        # The widest column is cut; the first one last, because it identifies the row and users copy it.
+        narrowed = widths.index(max(widths[1:]), 1) if max(widths[1:], default=0) > _MIN_WIDTH else 0
+        if widths[narrowed] <= _MIN_WIDTH:
+            break
+        widths[narrowed] -= 1
+    rights = numeric_columns(rows) or [False] * len(widths)
+    return ["  ".join(map(_fit, row, widths, rights)).rstrip() for row in [names, *texts]]
 
 
 def html_table(
@@ -252,19 +258,6 @@ def _folded_cell(style: str, value: object) -> str:
     summary = f'<summary style="{_ONE_LINE}">{escaped(cut(head, _MAX_UNFOLDED))}</summary>'
     text = f'<div style="{_FOLDED_WIDTH}">{escaped(whole or head)}</div>'
     return f'<td style="{style}"><details>{summary}{text}</details></td>'
-
-
-def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> list[str]:
-    """Header and rows with aligned columns, numbers to the right; the widest columns are cut until the lines fit."""
-    widths = [max(_width(cell) for cell in column) for column in zip(names, *rows, strict=True)]
-    while sum(widths) + 2 * (len(widths) - 1) > _WIDTH:
-        # The first column is cut last, because it identifies the row and users copy it.
-        narrowed = widths.index(max(widths[1:]), 1) if max(widths[1:], default=0) > _MIN_WIDTH else 0
-        if widths[narrowed] <= _MIN_WIDTH:
-            break
-        widths[narrowed] -= 1
-    rights = numeric or [False] * len(widths)
-    return ["  ".join(map(_fit, row, widths, rights)).rstrip() for row in [names, *rows]]
 
 
 def _width(cell: str) -> int:

@@ -64,8 +64,8 @@ class CsvText(Struct):
         if not _MAY_BE_ID.search(self.text):
             return []
         header, *rows = self.rows()
-        found = {place for row in rows for place, cell in enumerate(row) if _ID.match(cell)}
-        return [name for place, name in enumerate(header) if place in found]
+        places = {place for row in rows for place, cell in enumerate(row) if _ID.match(cell)}
+        return [name for place, name in enumerate(header) if place in places]
 
     @property
     def gaps(self) -> dict[str, tuple[str, ...]]:
@@ -92,8 +92,8 @@ def read_values(text: str) -> tuple[list[Any], bool]:
     if whole := [*_read_whole(text)]:
         return whole, True
     for read, marks in _READERS:
-        if any(mark in text for mark in marks) and (found := [*read(text)]):
-            return found, False
+        if any(mark in text for mark in marks) and (values := [*read(text)]):
+            return values, False
     return [*_read_csv(text)], True
 
 
@@ -108,11 +108,15 @@ _MAX_STARTS = 30
 
 def _read_whole(text: str) -> Iterator[Any]:
     """A JSON value, records in lines, or a Python literal."""
-    if text.startswith(("[", "{", "(")):
-        value = _loads(text) or _read_lines(text)
-        value = read_literal(text) if value is None else value
-        if value is not None:
-            yield value
+    if not text.startswith(("[", "{", "(")):
+        return
+    value = _loads(text)
+    if not value:  # JSON in lines, objects (NDJSON) or arrays, or a literal
+        is_kind = is_object if text.startswith("{") else is_array
+        lines = [_loads(line) for line in text.splitlines() if line.strip()]
+        value = lines if len(lines) > 1 and all(map(is_kind, lines)) else read_literal(text)
+    if value is not None:
+        yield value
 
 
 def _read_fences(text: str) -> Iterator[Any]:
@@ -155,13 +159,6 @@ def _loads(text: str) -> Any:
     return None
 
 
-def _read_lines(text: str) -> list[Any] | None:
-    """JSON in lines: objects (NDJSON), or arrays."""
-    is_kind = is_object if text.startswith("{") else is_array
-    values = [_loads(line) for line in text.splitlines() if line.strip()]
-    return values if len(values) > 1 and all(map(is_kind, values)) else None
-
-
 _MAX_LITERAL = 1_000_000
 _MAX_LITERAL_DEPTH = 20
 _STRING = re.compile(r"'(?:[^'\\\n]|\\.)*+(?:'|\\?(?=\n|\Z))|\"(?:[^\"\\\n]|\\.)*+(?:\"|\\?(?=\n|\Z))")
@@ -188,8 +185,8 @@ def _time_zone(key: str) -> datetime.tzinfo:
     """
     if key in ("UTC", "Etc/UTC"):
         return datetime.UTC
-    found = (Path(folder, key) for folder in zoneinfo.TZPATH if _ZONE.fullmatch(key))
-    file = next((one for one in found if one.is_file()), None)
+    files = (Path(folder, key) for folder in zoneinfo.TZPATH if _ZONE.fullmatch(key))
+    file = next((each for each in files if each.is_file()), None)
     if file is None:
         raise ValueError(f"no time zone {key!r}")
     return zoneinfo.ZoneInfo.from_file(io.BytesIO(read_file(file, _MAX_ZONE_BYTES)), key)
@@ -243,7 +240,10 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Dict):
-        return {_literal(_key(key)): _literal(value) for key, value in zip(node.keys, node.values, strict=True)}
+        keys = [_literal(key) for key in node.keys if key is not None]
+        if len(keys) < len(node.values):
+            raise ValueError("a dict within a dict is not a literal")
+        return dict(zip(keys, map(_literal, node.values), strict=True))
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
         return [_literal(member) for member in node.elts]
     name = _dotted(node)
@@ -254,17 +254,12 @@ def _literal(node: ast.expr) -> Any:
         if not isinstance(number, int | float):
             raise ValueError("a sign without a number")
         return -number if isinstance(node.op, ast.USub) else number
-    if isinstance(node, ast.Call) and (made := _CONSTRUCTORS.get(_dotted(node.func))) is not None:
-        if any(one.arg is None for one in node.keywords):
+    if isinstance(node, ast.Call) and (construct := _CONSTRUCTORS.get(_dotted(node.func))) is not None:
+        if any(keyword.arg is None for keyword in node.keywords):
             raise ValueError("** is not a literal")
-        return made(*map(_literal, node.args), **{str(one.arg): _literal(one.value) for one in node.keywords})
+        keywords = {str(keyword.arg): _literal(keyword.value) for keyword in node.keywords}
+        return construct(*map(_literal, node.args), **keywords)
     raise ValueError("not a literal")
-
-
-def _key(node: ast.expr | None) -> ast.expr:
-    if node is None:
-        raise ValueError("a dict within a dict is not a literal")
-    return node
 
 
 def _dotted(node: ast.expr) -> str:
@@ -347,22 +342,19 @@ def _read_console(text: str) -> Iterator[Any]:
 
 def _console_records(header: list[str], rule: str, rows: list[str]) -> Any:
     width = len([part for part in rule.strip("+|").split("+") if part])
-    cells = [_console_cells(line, width) for line in (*header, *rows)]
-    if any(row is None for row in cells):
-        return None
-    read = cast("list[list[str]]", cells)
-    names, *more = read[: len(header)]
+    cells: list[list[str]] = []
+    for line in (*header, *rows):
+        parts = line.removeprefix("|").removesuffix("|").split("|") if width > 1 or line.startswith("|") else [line]
+        if len(parts) != width:
+            return None
+        cells.append([part.strip() for part in parts])
+    names, *more = cells[: len(header)]
     if more and not all(_TYPES.fullmatch(cell) for cell in more[0]):
         return None
-    body = read[len(header) :]
+    body = cells[len(header) :]
     if any(cell.endswith("+") or cell in ("·", "…") for row in body for cell in row):
         return None  # a cell of several lines, or rows that are left out
     return _records(names, body)
-
-
-def _console_cells(line: str, width: int) -> list[str] | None:
-    parts = line.removeprefix("|").removesuffix("|").split("|") if width > 1 or line.startswith("|") else [line]
-    return [part.strip() for part in parts] if len(parts) == width else None
 
 
 _RECORD_HEAD = re.compile(r"(?:\*{3,}\s*+)?(\d++)\. row(?:\s*+\*{3,})?|-\[ RECORD (\d++) \][-+]*+")
@@ -385,9 +377,8 @@ def _read_vertical(text: str) -> Iterator[list[Record]]:
             return  # a value of several lines
     if records and all(records):
         names = [*dict.fromkeys(name for record in records for name, _ in record)]
-        found = _records(names, [[dict(record).get(name, "") for name in names] for record in records])
-        if found:
-            yield found
+        if rows := _records(names, [[dict(record).get(name, "") for name in names] for record in records]):
+            yield rows
 
 
 def _records(names: list[str], rows: list[list[str]]) -> Any:

@@ -138,14 +138,12 @@ class ToolResult(DisplayedResult):
         """All parts as text, separated by newlines; other parts as placeholders in brackets."""
         if len(self.content) == 1:
             return str(self.content[0])
-        return "\n".join(str(part) for part in self.content) or self._structured_text
-
-    @property
-    def _structured_text(self) -> str:
-        """The structured content as JSON, or the value that it wraps; empty for null."""
-        if self._structured is not None and self._wraps_result:
+        text = "\n".join(str(part) for part in self.content)
+        if text or self._structured is None:
+            return text
+        if self._wraps_result:
             return "" if self.data is None else self.model_text
-        return bytes(self._structured).decode("utf-8", "replace") if self._structured is not None else ""
+        return bytes(self._structured).decode("utf-8", "replace")
 
     @property
     def model_text(self) -> str:
@@ -160,8 +158,8 @@ class ToolResult(DisplayedResult):
     @property
     def images(self) -> list[Image]:
         """The images, including embedded ones."""
-        found = (part.image if isinstance(part, Embedded) else part for part in self.content)
-        return [part for part in found if isinstance(part, Image)]
+        parts = (part.image if isinstance(part, Embedded) else part for part in self.content)
+        return [part for part in parts if isinstance(part, Image)]
 
     @property
     def links(self) -> list[Link]:
@@ -212,7 +210,19 @@ class ToolResult(DisplayedResult):
             return ()
         if self._structured is None:
             return ("the tool declares an output schema but sent no structured content",)
-        return _schema_warnings(self._schema, types.loads(self._structured))
+        import jsonschema_rs
+
+        try:
+            validator = jsonschema_rs.validator_for(self._schema, retriever=_refuse_reference)
+            errors = list(itertools.islice(validator.iter_errors(types.loads(self._structured)), _MAX_ERRORS))
+        except Exception as error:  # the schema is untrusted: whatever is wrong with it, the result stays usable
+            return (shortened(f"its output schema cannot be used: {str(error).splitlines()[0]}", _MAX_WARNING),)
+        if not errors:
+            return ()
+        where = ".".join(str(step) for step in errors[0].instance_path)
+        more = f" (and {len(errors) - 1}{' or' if len(errors) == _MAX_ERRORS else ''} more)" if len(errors) > 1 else ""
+        message = f"at {where}: {errors[0].message}" if where else errors[0].message
+        return (shortened(f"the structured content does not match the output schema: {message}", _MAX_WARNING) + more,)
 
     @property
     def _collection(self) -> list[Any] | dict[str, Any]:
@@ -222,15 +232,17 @@ class ToolResult(DisplayedResult):
         raise TypeError(f"{self.server}.{self.tool} answered with {kind}, not a list or dict: use .text or .data")
 
     def __getitem__(self, key: Any) -> Any:
-        found: Any = self._collection
+        collection: Any = self._collection
         try:
-            return found[key]
+            return collection[key]
         except KeyError:
-            message, hint = f"there is no key {shown(key)}", _keys_hint(key, found)
+            message = f"there is no key {shown(key)}"
+            hint = nearest(key, collection, limit=1) if isinstance(key, str) else ""
+            hint = hint or f"it has {', '.join(map(repr, [*collection][:_MAX_KEYS]))}"
         except TypeError:
             if not isinstance(key, str):
                 raise
-            message = f"there is no key {shown(key)} in a list of {len(found):,}"
+            message = f"there is no key {shown(key)} in a list of {len(collection):,}"
             hint = f"use [0][{key!r}] for the first one, or .df[{key!r}] for all"
         raise UnknownName(message, server=self.server, tool=self.tool, hint=hint) from None
 
@@ -278,11 +290,6 @@ class ToolResult(DisplayedResult):
         return {**names, "output_schema": self._output_schema, "is_untrusted": self.is_untrusted}
 
 
-def _keys_hint(key: object, found: dict[str, Any]) -> str:
-    near = nearest(key, found, limit=1) if isinstance(key, str) else ""
-    return near or f"it has {', '.join(map(repr, itertools.islice(found, _MAX_KEYS)))}"
-
-
 def _same(mine: msgspec.Raw | None, theirs: msgspec.Raw | None) -> bool:
     """Whether both are the same JSON, apart from white space."""
     if mine is None or theirs is None:
@@ -307,24 +314,7 @@ def read_texts(content: Sequence[Part], text: str) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _schema_warnings(schema: Any, data: Any) -> tuple[str, ...]:
-    """A warning if the data does not match the schema. References to other documents are not fetched."""
-    import jsonschema_rs
-
-    try:
-        found = jsonschema_rs.validator_for(schema, retriever=_refuse).iter_errors(data)
-        errors = list(itertools.islice(found, _MAX_ERRORS))
-    except Exception as error:  # the schema is untrusted: whatever is wrong with it, the result stays usable
-        return (shortened(f"its output schema cannot be used: {str(error).splitlines()[0]}", _MAX_WARNING),)
-    if not errors:
-        return ()
-    where = ".".join(str(step) for step in errors[0].instance_path)
-    more = f" (and {len(errors) - 1}{' or' if len(errors) == _MAX_ERRORS else ''} more)" if len(errors) > 1 else ""
-    message = f"at {where}: {errors[0].message}" if where else errors[0].message
-    return (shortened(f"the structured content does not match the output schema: {message}", _MAX_WARNING) + more,)
-
-
-def _refuse(uri: str) -> Any:
+def _refuse_reference(uri: str) -> Any:
     raise ValueError(f"ipymcp fetches no schemas, and this one refers to {uri}")
 
 
@@ -346,12 +336,9 @@ class StoredResults(TableView):
         """Keep a result of `size` bytes and drop the oldest beyond the limits. Thread-safe."""
         with self._lock:
             self._kept[number] = result, size
-            while len(self._kept) > _MAX_RESULTS or (len(self._kept) > 1 and self._bytes > _MAX_BYTES):
-                self._kept.popitem(last=False)
-
-    @property
-    def _bytes(self) -> int:
-        return sum(size for _, size in self._kept.values())
+            total = sum(size for _, size in self._kept.values())
+            while len(self._kept) > _MAX_RESULTS or (len(self._kept) > 1 and total > _MAX_BYTES):
+                total -= self._kept.popitem(last=False)[1][1]
 
     def __getitem__(self, number: int) -> Any:
         """The result with this number.
@@ -361,9 +348,9 @@ class StoredResults(TableView):
         """
         kept = self._kept.get(number) if isinstance(number, int) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if kept is None:
-            known = ", ".join(map(str, self._kept)) or "none"
+            numbers = ", ".join(map(str, self._kept)) or "none"
             message = f"there is no result {shown(number)}"
-            raise UnknownName(message, hint=f"the latest {_MAX_RESULTS} are kept: {known}")
+            raise UnknownName(message, hint=f"the latest {_MAX_RESULTS} are kept: {numbers}")
         return kept[0]
 
     def __iter__(self) -> Iterator[int]:

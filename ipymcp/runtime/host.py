@@ -171,9 +171,9 @@ class Host:
         self._reaper = Reaper()
         self.notices = UserNotices()
         self.store = Store(self.notices.add)
+        """The storage that outlives the kernel."""
         if not os.path.isdir(self.folder):
             self.notices.add(f"the folder {self.folder} no longer exists: only servers with a cwd of their own start")
-        """The storage that outlives the kernel."""
         self.questions = QuestionRouter(self.loop.callers)
         self.cells: NotebookCells | None = None
         """The notebook's cells; None if no page has connected yet."""

@@ -45,13 +45,13 @@ class Redirects:
         self._waiting: dict[str, _ServerRedirect] = {}
         """The waiting logins by the digest of their state."""
 
-    async def open(self, state: str, known: Sequence[str]) -> RedirectSource:
+    async def open(self, state: str, registered: Sequence[str]) -> RedirectSource:
         """Open a receiver at the Jupyter server if a view has one, else on this machine; see `OpenRedirect`."""
         uri = next((one for one in self.addresses() if _is_usable(one)), None)
         if not isinstance(uri, str):
             from ipymcp.protocol.oauth.redirect import LoopbackRedirect
 
-            return await LoopbackRedirect.open(state, known)
+            return await LoopbackRedirect.open(state, registered)
         digest = hashlib.sha256(state.encode()).hexdigest()
         redirect = self._waiting[digest] = _ServerRedirect(uri, self._lifetime, lambda: self._waiting.pop(digest, None))
         return redirect

@@ -58,9 +58,9 @@ class Annotation(str):
 
     def __new__(cls, text: str, type: Any = Any) -> Annotation:
         """Make the string and attach the type."""
-        made = super().__new__(cls, text)
-        made.type = type
-        return made
+        annotation = super().__new__(cls, text)
+        annotation.type = type
+        return annotation
 
     def __repr__(self) -> str:
         return str(self)
@@ -112,61 +112,44 @@ class _AnnotationBuilder:
         if depth <= 0:
             return _ANY
         literals: list[Any] = []
-        found: dict[Annotation, None] = {}
+        members: dict[Annotation, None] = {}
         for form in self.tree.alternatives(schema):
-            listed = _literals(form)
-            if listed is not None:
+            listed = listed_values(form)
+            # `Literal` cannot express other values.
+            if listed is not None and all(value is None or isinstance(value, str | int) for value in listed):
                 literals += [value for value in listed if value not in literals]
             else:
-                found.update(dict.fromkeys(self._form(form, depth)))
+                members.update(dict.fromkeys(self._form(form, depth)))
+        shown = [value for value in literals if value is not None]
         if len(literals) > _MAX_LITERALS:
-            found.update(dict.fromkeys(_types_of(literals)))
-        elif some := [repr(value) for value in literals if value is not None]:
-            values = tuple(masks.json(value) for value in literals if value is not None)
-            found = {Annotation(f"Literal[{', '.join(some)}]", Literal[values]): None, **found}
+            members.update(dict.fromkeys(_ordered({type(value).__name__ for value in shown})))
+        elif shown:
+            words = f"Literal[{', '.join(map(repr, shown))}]"
+            members = {Annotation(words, Literal[tuple(masks.json(value) for value in shown)]): None, **members}
         if None in literals or nullable:
-            found[_TYPES["None"]] = None
-        return _union(found)
+            members[_TYPES["None"]] = None
+        if _ANY in members or not members or len(members) > _MAX_UNION:
+            return _ANY
+        ordered = sorted(members, key=lambda member: member == "None")  # None last
+        return Annotation(" | ".join(ordered), reduce(lambda one, other: one | other, [each.type for each in ordered]))
 
     def _form(self, form: Schema, depth: int) -> list[Annotation]:
         kinds = form_kinds(form)
         if kinds is None:
             return [_ANY]
-        found = _ordered({_NAMES[kind] for kind in kinds if kind in _NAMES})
+        members = _ordered({_NAMES[kind] for kind in kinds if kind in _NAMES})
         if "array" in kinds:
             items = form.get("items", True) if "prefixItems" not in form else True
             item = self.build(items if isinstance(items, dict) else True, depth - 1)
-            found.append(Annotation(f"list[{item}]", list[item.type]))
+            members.append(Annotation(f"list[{item}]", list[item.type]))
         if "object" in kinds:
-            found.append(self._object(form, depth))
-        return found
-
-    def _object(self, form: Schema, depth: int) -> Annotation:
-        named = self.name_object(form) if self.name_object and properties(form) else None
-        if named:
-            return Annotation(named, dict[str, Any])
-        extra: Any = form.get("additionalProperties")
-        values = self.build(extra, depth - 1) if isinstance(extra, dict) and not properties(form) else _ANY
-        return Annotation(f"dict[str, {values}]", dict[str, values.type])
-
-
-def _union(members: dict[Annotation, None]) -> Annotation:
-    if _ANY in members or not members or len(members) > _MAX_UNION:
-        return _ANY
-    ordered = sorted(members, key=lambda member: member == "None")  # None last
-    return Annotation(" | ".join(ordered), reduce(lambda one, other: one | other, [each.type for each in ordered]))
-
-
-def _literals(form: Schema) -> list[Any] | None:
-    """The listed values; None if there are none or `Literal` cannot express them."""
-    listed = listed_values(form)
-    if listed is None or not all(value is None or isinstance(value, str | int) for value in listed):
-        return None
-    return listed
-
-
-def _types_of(literals: list[Any]) -> list[Annotation]:
-    return _ordered({type(value).__name__ for value in literals if value is not None})
+            declared, extra = properties(form), form.get("additionalProperties")
+            if self.name_object and declared and (name := self.name_object(form)):
+                members.append(Annotation(name, dict[str, Any]))
+            else:
+                values = self.build(extra, depth - 1) if isinstance(extra, dict) and not declared else _ANY
+                members.append(Annotation(f"dict[str, {values}]", dict[str, values.type]))
+        return members
 
 
 def _ordered(names: set[str]) -> list[Annotation]:
@@ -243,7 +226,9 @@ def read_parameters(tree: SchemaTree) -> ParameterList:
     members = tree.record.members
     required = tree.record.required  # in the author's order, even if a serializer sorted the members
     order = required + [name for name in members if name not in set(required)]
-    aliases = _aliases(order)
+    aliases = {name: name for name in order if _identifier(name) == name}
+    unique = UniqueNames(aliases.values())
+    aliases |= {name: unique.add(_identifier(name)) for name in order if name not in aliases}
     listed = tuple(
         _parameter(tree, name, aliases[name], members.get(name, ANYTHING), required=at < len(required))
         for at, name in enumerate(order)
@@ -257,25 +242,20 @@ def _parameter(tree: SchemaTree, name: str, alias: str, schema: Any, *, required
     own: Schema = schema if is_object(schema) else ANYTHING
     default = inspect.Parameter.empty if required else own.get("default")
     annotation = annotate(tree, schema, nullable=not required and default is None)
+    description = own.get("description")
+    if not isinstance(description, str):
+        texts = (form.get("description") for form in tree.alternatives(own))
+        description = next((text for text in texts if isinstance(text, str)), "")
     return Parameter(
         name=name,
         alias=alias,
         required=required,
         annotation=Annotation(mask(annotation), annotation.type),
         default=default,
-        description=_description(tree, own),
+        description=" ".join(description.split()),
         enum=tree.choices(schema)[:_MAX_CHOICES],
         schema=own,
     )
-
-
-def _description(tree: SchemaTree, schema: Schema) -> str:
-    found = schema.get("description")
-    if not isinstance(found, str):
-        found = next(
-            (text for form in tree.alternatives(schema) if isinstance(text := form.get("description"), str)), ""
-        )
-    return " ".join(found.split())
 
 
 def _is_open(root: Schema, members: Schema) -> bool:
@@ -288,13 +268,6 @@ def _is_open(root: Schema, members: Schema) -> bool:
     if extra is not None:
         return extra is not False or "patternProperties" in root
     return not members or "patternProperties" in root or not _APPLICATORS.isdisjoint(root)
-
-
-def _aliases(names: list[str]) -> dict[str, str]:
-    """A unique identifier for each name; a name that is an identifier is kept."""
-    found = {name: name for name in names if _identifier(name) == name}
-    unique = UniqueNames(found.values())
-    return found | {name: unique.add(_identifier(name)) for name in names if name not in found}
 
 
 def _identifier(name: str) -> str:
@@ -369,7 +342,9 @@ def docstring(
     about = textwrap.dedent(printable((description or "")[:_MAX_TEXT])).strip()
     name = shortened(printable(title or ""), _WIDTH)
     heading = [name] if name and not about.casefold().startswith(name.casefold()) else []
-    sections = [*heading, about, _arguments(parameters, tree), _returns(output_schema), _hints(annotations)]
+    hints = hint_words(annotations)
+    says = f"The server says: {hints}." if hints else ""
+    sections = [*heading, about, _arguments(parameters, tree), _returns(output_schema), says]
     source = f"{kind} {shortened(printable(tool), 80)!r} of the MCP server {shortened(printable(server), 80)!r}."
     return "\n\n".join([section for section in sections if section] + [source])
 
@@ -459,11 +434,6 @@ def hint_words(annotations: Mapping[str, Any] | None) -> str:
         given.pop("destructiveHint", None)
         given.pop("idempotentHint", None)
     return ", ".join(words for key, value, words in _HINTS if given.get(key) is value)
-
-
-def _hints(annotations: Mapping[str, Any] | None) -> str:
-    words = hint_words(annotations)
-    return f"The server says: {words}." if words else ""
 
 
 def callable_subclass(base: type[Any], name: str, module: str, signature: inspect.Signature, text: str) -> type[Any]:

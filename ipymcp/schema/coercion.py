@@ -125,17 +125,24 @@ def to_json(value: Any, path: tuple[str | int, ...], depth: int = _MAX_DEPTH, ta
     if value is None or kind is bool:
         return value
     if kind is int:
-        return _integer(value, path)
+        if not -_ANY_LIMIT < value < _ANY_LIMIT:
+            digits = sys.get_int_max_str_digits()
+            if digits and abs(value) >= 10**digits:
+                raise _too_long(digits, path)
+        return value
     if kind is float:
         return _number(value, path)
     if depth <= 0:
         raise NotJson(path, f"is nested more than {_MAX_DEPTH} levels deep", "does it contain itself?")
     if kind is list or kind is tuple:
-        return _items(value, path, depth, target)
+        # Most items are scalars, and there may be a million: building a path for each would be slow.
+        return [
+            item if is_plain(item) else to_json(item, (*path, at), depth - 1, target) for at, item in enumerate(value)
+        ]
     if kind is dict:
         return _members(value, path, depth, target)
-    if target is not None and (found := _for_argument(value, path, target)) is not None:
-        return to_json(found, path, depth - 1, target)
+    if target is not None and (form := _for_argument(value, path, target)) is not None:
+        return to_json(form, path, depth - 1, target)
     return _converted(value, path, depth, target)
 
 
@@ -149,14 +156,6 @@ def _text(value: str, path: tuple[str | int, ...]) -> str:
     return value
 
 
-def _integer(value: int, path: tuple[str | int, ...]) -> int:
-    if not -_ANY_LIMIT < value < _ANY_LIMIT:
-        digits = sys.get_int_max_str_digits()
-        if digits and abs(value) >= 10**digits:
-            raise _too_long(digits, path)
-    return value
-
-
 def _too_long(digits: int, path: tuple[str | int, ...]) -> NotJson:
     return NotJson(path, f"has more than {digits:,} digits", "give it as text, such as hex(…)")
 
@@ -165,11 +164,6 @@ def _number(value: float, path: tuple[str | int, ...]) -> float:
     if math.isfinite(value):
         return value
     raise NotJson(path, f"is {value}, which JSON cannot represent", "leave it out, or give a number or None")
-
-
-def _items(value: Any, path: tuple[str | int, ...], depth: int, target: Target | None) -> list[Any]:
-    # Most items are scalars, and there may be a million: building a path for each would be slow.
-    return [item if is_plain(item) else to_json(item, (*path, at), depth - 1, target) for at, item in enumerate(value)]
 
 
 def is_plain(value: Any) -> bool:
@@ -263,35 +257,21 @@ def _converted(value: Any, path: tuple[str | int, ...], depth: int, target: Targ
     if isinstance(value, PurePath | uuid.UUID):
         return _text(str(value), path)
     if isinstance(value, Decimal):
-        return _decimal(value, path)
-    simple = _builtin(value)
-    if simple is not None:
-        return to_json(simple, path, depth)
+        if not value.is_finite():
+            return _number(float(value), path)
+        digits = sys.get_int_max_str_digits()
+        if digits and value.adjusted() >= digits:
+            raise _too_long(digits, path)
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, str):  # of a subclass, as the numbers below
+        return to_json(str.__str__(value), path, depth)
+    if isinstance(value, int | float):
+        return to_json(int(value) if isinstance(value, int) else float(value), path, depth)
     container = _container(value)
     if container is not None:
         return to_json(container, path, depth - 1, target)
     hint = dict(_HINTS).get(name, "give text, numbers, booleans, None, lists or dicts of them")
     raise NotJson(path, f"is of type {name}, which JSON lacks", hint)
-
-
-def _decimal(value: Decimal, path: tuple[str | int, ...]) -> int | float:
-    if not value.is_finite():
-        return _number(float(value), path)
-    digits = sys.get_int_max_str_digits()
-    if digits and value.adjusted() >= digits:
-        raise _too_long(digits, path)
-    return int(value) if value == value.to_integral_value() else float(value)
-
-
-def _builtin(value: Any) -> Any:
-    """An instance of a subclass of str, int or float as that type; None for other values."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    return None
 
 
 def _container(value: Any) -> Any:
@@ -306,24 +286,19 @@ def _container(value: Any) -> Any:
         return None
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(by_alias=True)
-    if callable(getattr(value, "tolist", None)):
-        return _array(value)
+    if callable(getattr(value, "tolist", None)):  # an array, Series, Index or numpy scalar
+        kind = getattr(getattr(value, "dtype", None), "kind", "")
+        # numpy converts its nanosecond times to plain integers.
+        if kind == "m":
+            return None
+        if kind == "M" and type(value).__module__ == "numpy":
+            return None if (value != value).any() else value.astype(str).tolist()
+        return value.tolist()
     if callable(to_list := getattr(value, "to_list", None)):
         return to_list()
     if isinstance(value, Sequence | KeysView | ValuesView):
         return list(cast("Sequence[Any]", value))
     return None
-
-
-def _array(value: Any) -> Any:
-    """An array, Series, Index or numpy scalar as a list or a Python scalar."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
-    # numpy converts its nanosecond times to plain integers.
-    if kind == "m":
-        return None
-    if kind == "M" and type(value).__module__ == "numpy":
-        return None if (value != value).any() else value.astype(str).tolist()
-    return value.tolist()
 
 
 # -- coercion ----------------------------------------------------------------------------------------------------------
@@ -374,16 +349,17 @@ class Fit:
             return all(self.fits(item, item_of(at)) for at, item in enumerate(value[:50]))
         if is_object(value):
             self.budget.spend()
-            return self._members_fit(value, form)
+            declared = properties(form)
+            if any(name not in value for name in required_names(form)):
+                return False
+            if (
+                form.get("additionalProperties") is False
+                and "patternProperties" not in form
+                and value.keys() - declared
+            ):
+                return False
+            return all(self.fits(value[name], declared[name]) for name in value.keys() & declared)
         return True
-
-    def _members_fit(self, value: Schema, form: Schema) -> bool:
-        known = properties(form)
-        if any(name not in value for name in required_names(form)):
-            return False
-        if form.get("additionalProperties") is False and "patternProperties" not in form and value.keys() - known:
-            return False
-        return all(self.fits(value[name], known[name]) for name in value.keys() & known)
 
 
 _MAX_TRIALS: Final = 2
@@ -456,13 +432,13 @@ class _Coercion:
         return [self.coerce(value, item_schema, trials)] if "object" in (self.tree.kinds(item_schema) or ()) else value
 
     def _members(self, value: Schema, form: Schema, trials: int) -> Schema:
-        known = properties(form)
+        declared = properties(form)
         extra = form.get("additionalProperties", ANYTHING)
         required = required_names(form)
         return {
-            name: self.coerce(item, known.get(name, extra), trials)
+            name: self.coerce(item, declared.get(name, extra), trials)
             for name, item in value.items()
-            if item is not None or name in required or name not in known or takes_none(self.tree, known[name])
+            if item is not None or name in required or name not in declared or takes_none(self.tree, declared[name])
         }
 
 

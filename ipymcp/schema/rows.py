@@ -86,7 +86,7 @@ class Rows(Struct):
             return self
         kept: list[Any] = []
         for row in self.values:
-            kept.append(_kept_row(row))
+            kept.append(dict(cast("dict[Any, Any]", row)) if type(row) is dict else row)
             yield
         return replace(self, values=kept)
 
@@ -118,12 +118,6 @@ async def _apairs(rows: AsyncIterable[Any]) -> AsyncIterator[tuple[Any, Any]]:
         yield row, row
 
 
-def _kept_row(row: Any) -> Any:
-    if type(row) is dict:
-        return dict(cast("dict[Any, Any]", row))
-    return row
-
-
 class _ArgumentEncoder:
     """Encodes the arguments of a row as JSON, and numbers as text where the tool takes only strings.
 
@@ -135,8 +129,11 @@ class _ArgumentEncoder:
     def __init__(self, schema: ToolSchema, note: Callable[[str], None]) -> None:
         self.schema = schema
         self._note = note
-        only_text = [each for each in schema.parameters if _is_text_only(schema.tree.kinds(each.schema))]
-        self._only_text = {name for each in only_text for name in (each.name, each.alias)}
+        self._only_text: set[str] = set()
+        for each in schema.parameters:
+            kinds = schema.tree.kinds(each.schema) or frozenset()
+            if "string" in kinds and kinds.isdisjoint(("integer", "number")):
+                self._only_text |= {each.name, each.alias}
         self._noted: set[str] = set()
 
     def __call__(self, arguments: dict[str, Any]) -> bytes:
@@ -148,10 +145,6 @@ class _ArgumentEncoder:
                     self._noted.add(name)
                     self._note(f"{name} is a string: numbers are sent as text, such as {arguments[name]!r}")
         return types.encode(self.schema.check(arguments))
-
-
-def _is_text_only(kinds: frozenset[str] | None) -> bool:
-    return kinds is not None and "string" in kinds and kinds.isdisjoint(("integer", "number"))
 
 
 def read_rows(
@@ -203,11 +196,11 @@ def read_rows(
 
 
 def _check_names(schema: ToolSchema, names: Iterable[str]) -> None:
-    known = {name for each in schema.parameters for name in (each.name, each.alias)}
+    arguments = {name for each in schema.parameters for name in (each.name, each.alias)}
     for name in names:
-        if name not in known:
-            near = nearest(name, known | OPTIONS) if isinstance(cast("object", name), str) else None
-            hint = near or (f"it has {', '.join(sorted(known))}" if known else "it takes none")
+        if name not in arguments:
+            near = nearest(name, arguments | OPTIONS) if isinstance(cast("object", name), str) else None
+            hint = near or (f"it has {', '.join(sorted(arguments))}" if arguments else "it takes none")
             raise _error(schema, f"no argument {shown(name)}", hint)
 
 
@@ -220,10 +213,10 @@ def _error(schema: ToolSchema, message: str, hint: str | None = None) -> Argumen
 
 def column_names(source: object) -> list[str]:
     """The names of a table's columns; empty for any other input."""
-    found = _table(source)
-    if found is None:
+    table = _table(source)
+    if table is None:
         return list(cast("Any", source).schema.names) if _is_arrow(source) and hasattr(source, "schema") else []
-    return _names(found[0])
+    return _names(table[0])
 
 
 def _names(frame: Any) -> list[str]:
@@ -238,30 +231,30 @@ def _table(source: object) -> tuple[Any, Callable[[Any], Any]] | None:
 
     read: Any = narwhals.from_native
     try:
-        found = read(source, pass_through=True, allow_series=True)
+        data = read(source, pass_through=True, allow_series=True)
     except narwhals.exceptions.DuplicateError:
         raise ArgumentError("the table has several columns of the same name", hint="rename them") from None
     except narwhals.exceptions.NarwhalsError as error:
         raise ArgumentError(f"the table cannot be read: {error}") from error
-    if found is source:
+    if data is source:
         return None
-    kind = type(found).__name__
+    kind = type(data).__name__
     if kind == "Series":
-        named = found if isinstance(found.name, str) and found.name else found.alias("value")
-        return named.to_frame(), narwhals.to_native
+        series = data if isinstance(data.name, str) and data.name else data.alias("value")
+        return series.to_frame(), narwhals.to_native
     if kind == "DataFrame":
-        return found, narwhals.to_native
-    if found.implementation.is_duckdb():
-        return found.collect(backend="pyarrow"), partial(_to_duckdb, source)
-    return found.collect(), lambda frame: frame.lazy().to_native()
+        return data, narwhals.to_native
+    if data.implementation.is_duckdb():
+        return data.collect(backend="pyarrow"), partial(_to_duckdb, source)
+    return data.collect(), lambda frame: frame.lazy().to_native()
 
 
 def _to_duckdb(relation: Any, frame: Any) -> Any:
     """A relation of the same connection as another one."""
     rows = frame.to_native()  # DuckDB finds the variable by its name
-    found = relation.query("ipymcp_input", "select * from rows")
+    copy = relation.query("ipymcp_input", "select * from rows")
     del rows
-    return found
+    return copy
 
 
 def _is_arrow(source: object) -> bool:
@@ -379,7 +372,8 @@ def _bound_columns(
     exact = {name: each.name for each in schema.parameters for name in (each.alias, each.name)}
     taken = {exact.get(name, name) for name in (*columns, *constants)}
     named = {
-        each.name: next((one for one in (each.name, each.alias) if one in available), "") for each in schema.parameters
+        each.name: next((name for name in (each.name, each.alias) if name in available), "")
+        for each in schema.parameters
     }
     bound = {name: column for name, column in named.items() if column and name not in taken}
     bound |= {exact.get(name, name): column for name, column in columns.items()}
@@ -440,7 +434,7 @@ def _is_part(row: object) -> bool:
 def _row_binder(encode: _ArgumentEncoder, constants: Mapping[str, Any]) -> Callable[[Any], bytes]:
     schema = encode.schema
     required = {name for each in schema.parameters if each.required for name in (each.name, each.alias)}
-    known = {name for each in schema.parameters for name in (each.name, each.alias)}
+    names = {name for each in schema.parameters for name in (each.name, each.alias)}
     free = [each for each in schema.parameters if not {each.name, each.alias} & constants.keys()]
     places = [each.name for each in free if each.required] or [each.name for each in free[:1]]
 
@@ -449,7 +443,7 @@ def _row_binder(encode: _ArgumentEncoder, constants: Mapping[str, Any]) -> Calla
             cells = cast("Mapping[str, Any]", row).items()
             given = {name: value for name, value in cells if name in required or not is_missing(value)}
             if isinstance(row, _PartRow):
-                given = {name: value for name, value in given.items() if name in known and name not in constants}
+                given = {name: value for name, value in given.items() if name in names and name not in constants}
             return encode({**constants, **given})
         values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
         if len(values) > len(places):

@@ -63,7 +63,7 @@ class _Slot(msgspec.Struct, frozen=True):
     """Whether a value of the `ready` types may still be invalid."""
 
 
-class _Binding(msgspec.Struct, frozen=True):
+class _CallBinding(msgspec.Struct, frozen=True):
     """Data that all calls of one tool share, made at the first call."""
 
     tree: SchemaTree
@@ -98,7 +98,7 @@ class ToolSchema:
         self._tree: SchemaTree | None = None
         self._list: ParameterList | None = None
         self._signature: Signature | None = None
-        self._binding: _Binding | None = None
+        self._binding: _CallBinding | None = None
 
     def __repr__(self) -> str:
         return one_line(f"<ToolSchema {self.server}.{self.tool}>")
@@ -165,8 +165,8 @@ class ToolSchema:
             self.check(arguments)
         except ArgumentError as error:
             binding = self._binding or self._prepare()
-            found = [problem_at_field(one) for one in binding.validator.errors(dict(arguments))]
-            return found or [ArgumentProblem((error.argument,) if error.argument else (), error.message, error.hint)]
+            problems = [problem_at_field(each) for each in binding.validator.errors(dict(arguments))]
+            return problems or [ArgumentProblem((error.argument,) if error.argument else (), error.message, error.hint)]
         return []
 
     def read_text(self, name: str, text: str) -> Any:
@@ -180,11 +180,11 @@ class ToolSchema:
         slot = binding.slots.get(name)
         return read_text(binding.tree, text, slot.schema if slot else ANYTHING)
 
-    def _prepare(self) -> _Binding:
+    def _prepare(self) -> _CallBinding:
         tree = self.tree
         listed = self._parameter_list
         slots = {each.name: _slot(tree, each) for each in listed.parameters}
-        self._binding = _Binding(
+        self._binding = _CallBinding(
             tree=tree,
             slots={**{each.alias: slots[each.name] for each in listed.parameters}, **slots},
             positional=tuple(slots[each.name] for each in listed.parameters if each.required),
@@ -196,7 +196,7 @@ class ToolSchema:
         return self._binding
 
     def _finish(
-        self, binding: _Binding, given: Mapping[str, Any], arguments: dict[str, Any], is_valid: bool
+        self, binding: _CallBinding, given: Mapping[str, Any], arguments: dict[str, Any], is_valid: bool
     ) -> dict[str, Any]:
         """Add the named arguments to the positional ones and validate all.
 
@@ -220,14 +220,16 @@ class ToolSchema:
             else:
                 raise self._surplus(key, binding)
         if not binding.required <= arguments.keys():
-            raise self._missing(binding, arguments)
+            names = [slot.name for slot in binding.positional if slot.name not in arguments]
+            message = f"missing {'argument' if len(names) == 1 else 'arguments'} {listing(names)}"
+            raise self._call_error(message, names[0])
         if not is_valid and not binding.validator.accepts(arguments):
             errors = binding.validator.errors(arguments)
             if errors:
                 raise self._error(most_informative(errors))
         return arguments
 
-    def _put(self, binding: _Binding, slot: _Slot, value: Any, arguments: dict[str, Any]) -> bool:
+    def _put(self, binding: _CallBinding, slot: _Slot, value: Any, arguments: dict[str, Any]) -> bool:
         """Add one argument; return whether it is known to be valid."""
         name = slot.name
         if name in arguments:
@@ -245,25 +247,20 @@ class ToolSchema:
             return False
         return True
 
-    def _missing(self, binding: _Binding, arguments: dict[str, Any]) -> ArgumentError:
-        names = [slot.name for slot in binding.positional if slot.name not in arguments]
-        word = "argument" if len(names) == 1 else "arguments"
-        return self._call_error(f"missing {word} {listing(names)}", names[0])
-
-    def _surplus(self, key: Any, binding: _Binding) -> ArgumentError:
+    def _surplus(self, key: Any, binding: _CallBinding) -> ArgumentError:
         name = key if isinstance(key, str) else None
         meant = nearest(name or "", binding.slots, limit=1)
         message = f"no argument {shortened(repr(key), 60)}{f'; {meant}' if meant else ''}"
         return self._call_error(message, name)
 
-    def _too_many(self, args: tuple[Any, ...], binding: _Binding) -> ArgumentError:
+    def _too_many(self, args: tuple[Any, ...], binding: _CallBinding) -> ArgumentError:
         names = [slot.name for slot in binding.positional]
         taken = f"{len(names)} by position ({listing(names)})" if names else "none by position"
         given = f"{len(args)} {'argument' if len(args) == 1 else 'arguments'} given by position"
         message = f"{given}; it takes {taken}{', others by name' if self.parameters else ''}"
         return self._call_error(message, None, self._by_name(args, binding))
 
-    def _by_name(self, args: tuple[Any, ...], binding: _Binding) -> str | None:
+    def _by_name(self, args: tuple[Any, ...], binding: _CallBinding) -> str | None:
         """The call with surplus positional arguments given by name, each to the next argument of a matching type."""
         optional = [each for each in self.parameters if not each.required]
         words = [listing((value,)) for value in args[: len(binding.positional)]]
@@ -293,15 +290,12 @@ class ToolSchema:
     def _error(self, problem: ArgumentProblem) -> ArgumentError:
         """An error about one argument; its default hint is the type and description of the argument."""
         name = next((part for part in problem.path[:1] if isinstance(part, str)), None)
-        hint = problem.hint or self._description(name)
+        hint = problem.hint or None
+        parameter = next((each for each in self.parameters if each.name == name), None)
+        if hint is None and parameter is not None:
+            about = f" · {shortened(parameter.description, 100)}" if parameter.description else ""
+            hint = shortened(f"{parameter.alias}: {self._annotation(parameter)}", _MAX_ANNOTATION) + about
         return ArgumentError(problem.message, argument=name, server=self.server, tool=self.tool, hint=hint)
-
-    def _description(self, name: str | None) -> str | None:
-        for each in self.parameters:
-            if each.name == name:
-                about = f" · {shortened(each.description, 100)}" if each.description else ""
-                return shortened(f"{each.alias}: {self._annotation(each)}", _MAX_ANNOTATION) + about
-        return None
 
     def _annotation(self, parameter: Parameter) -> str:
         """The type of an argument, with the members of objects."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urljoin
 
@@ -165,24 +165,24 @@ class SchemaTree:
     @cached_property
     def _named(self) -> dict[str, Schema]:
         """Subschemas with an `$id` or an anchor, by `$id` and `$id#anchor`; the root comes first."""
-        found: dict[str, Schema] = {}
+        named: dict[str, Schema] = {}
         own = self.root.get("$id")
-        found[own.partition("#")[0] if isinstance(own, str) else ""] = self.root
+        named[own.partition("#")[0] if isinstance(own, str) else ""] = self.root
 
         def add(schema: Schema, base: str) -> None:
             own = schema.get("$id")
             if isinstance(own, str):
                 address, _, anchor = urljoin(base, own).partition("#")
-                found.setdefault(f"{address}#{anchor}" if anchor else address, schema)
+                named.setdefault(f"{address}#{anchor}" if anchor else address, schema)
                 base = address
             for word in _ANCHORS:
                 if isinstance(schema.get(word), str):
-                    found.setdefault(f"{base}#{schema[word]}", schema)
+                    named.setdefault(f"{base}#{schema[word]}", schema)
             for each in subschemas(schema):
                 add(each, base)
 
-        add(self.root, next(iter(found)))
-        return found
+        add(self.root, next(iter(named)))
+        return named
 
     def alternatives(self, schema: Any) -> tuple[Schema, ...]:
         """The forms of a schema: `$ref` resolved, `allOf` merged, `anyOf` and `oneOf` expanded.
@@ -190,16 +190,16 @@ class SchemaTree:
         Returns:
             At least one form; `({},)`, which accepts any value, if a limit is exceeded.
         """
-        known = self._alternatives.get(id(schema))
-        if known is None:
+        entry = self._alternatives.get(id(schema))
+        if entry is None:
             try:
-                found = tuple(self._expand(schema, Budget(_MAX_STEPS), _MAX_REFERENCES)) or (ANYTHING,)
+                forms = tuple(self._expand(schema, Budget(_MAX_STEPS), _MAX_REFERENCES)) or (ANYTHING,)
             except (LookupError, RecursionError):
-                found = (ANYTHING,)
-            if len(found) > _MAX_ALTERNATIVES:
-                found = (ANYTHING,)
-            known = self._alternatives[id(schema)] = (schema, found)
-        return known[1]
+                forms = (ANYTHING,)
+            if len(forms) > _MAX_ALTERNATIVES:
+                forms = (ANYTHING,)
+            entry = self._alternatives[id(schema)] = (schema, forms)
+        return entry[1]
 
     def _expand(self, schema: Any, budget: Budget, left: int) -> list[Schema]:
         budget.spend()
@@ -222,24 +222,24 @@ class SchemaTree:
 
     def kinds(self, schema: Any) -> frozenset[str] | None:
         """The JSON types that a schema accepts; None if it accepts all."""
-        known = self._kinds.get(id(schema))
-        if known is None:
+        entry = self._kinds.get(id(schema))
+        if entry is None:
             kinds: frozenset[str] | None = frozenset()
             for form in self.alternatives(schema):
                 of_form = form_kinds(form)
                 kinds = None if kinds is None or of_form is None else kinds | of_form
-            known = self._kinds[id(schema)] = (schema, kinds)
-        return known[1]
+            entry = self._kinds[id(schema)] = (schema, kinds)
+        return entry[1]
 
     def scalar_types(self, schema: Any) -> frozenset[type]:
         """The Python types of scalars that a schema accepts without conversion or further checks."""
-        known = self._scalar_types.get(id(schema))
-        if known is None:
+        entry = self._scalar_types.get(id(schema))
+        if entry is None:
             kinds = self.kinds(schema) or ()
             listed = any(listed_values(form) is not None for form in self.alternatives(schema))
             types = frozenset(each for kind in kinds for each in _SCALAR_TYPES.get(kind, ()))
-            known = self._scalar_types[id(schema)] = (schema, frozenset() if listed else types)
-        return known[1]
+            entry = self._scalar_types[id(schema)] = (schema, frozenset() if listed else types)
+        return entry[1]
 
     @property
     def is_record(self) -> bool:
@@ -258,10 +258,10 @@ class SchemaTree:
     def record(self) -> Record:
         """The object that the root declares; only its direct members if a limit is exceeded."""
         try:
-            found = self._record(self.root, Budget(_MAX_MEMBERS), _MAX_REFERENCES)
+            record = self._record(self.root, Budget(_MAX_MEMBERS), _MAX_REFERENCES)
         except RecursionError:
-            found = None
-        return found or Record(properties(self.root), required_names(self.root))
+            record = None
+        return record or Record(properties(self.root), required_names(self.root))
 
     def _record(self, schema: Any, budget: Budget, left: int) -> Record | None:
         """Read a record; None if the schema does not accept objects."""
@@ -275,11 +275,10 @@ class SchemaTree:
             return None
         is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
         text = schema.get("description", schema.get("title"))
-        found = Record(
-            properties(schema), required_names(schema), is_closed, about=text if isinstance(text, str) else ""
-        )
+        about = text if isinstance(text, str) else ""
+        record = Record(properties(schema), required_names(schema), is_closed, about=about)
         if COMPOSING.isdisjoint(schema):
-            return found
+            return record
         parts = list(list_at(schema, "allOf"))
         reference = reference_of(schema)
         if reference is not None:
@@ -289,24 +288,24 @@ class SchemaTree:
             other = self._record(part, budget, left - 1)
             if other is None:
                 return None
-            found = _both(found, other)
+            record = _both(record, other)
         for keyword in _BRANCHES:
             variants = [self._record(branch, budget, left - 1) for branch in list_at(schema, keyword)]
-            if some := [each for each in variants if each is not None]:
-                found = _both(found, _any_of(some))
-        return found
+            if objects := [each for each in variants if each is not None]:
+                record = _both(record, _any_of(objects))
+        return record
 
     def choices(self, schema: Any) -> tuple[Any, ...]:
         """The values that a schema lists (`enum`, `const`), without null; empty if it accepts others too."""
-        found: list[Any] = []
+        values: list[Any] = []
         for form in self.alternatives(schema):
             listed = listed_values(form)
             if listed is None:
                 if form_kinds(form) == frozenset({"null"}):
                     continue
                 return ()
-            found += [value for value in listed if value is not None and value not in found]
-        return tuple(found)
+            values += [value for value in listed if value is not None and value not in values]
+        return tuple(values)
 
 
 def constrains_only_types(schema: Any) -> bool:
@@ -343,8 +342,8 @@ def listed_values(form: Schema) -> list[Any] | None:
 
 def properties(form: Schema) -> Schema:
     """The declared members by their exact names."""
-    found = form.get("properties")
-    return found if is_object(found) else {}
+    members = form.get("properties")
+    return members if is_object(members) else {}
 
 
 def required_names(form: Schema) -> list[str]:
@@ -359,17 +358,13 @@ def item_schemas(form: Schema) -> Callable[[int], Any]:
     rest = items
     if is_array(items):
         first, rest = items, form.get("additionalItems", ANYTHING)
-    return partial(_item_schema, first, rest)
-
-
-def _item_schema(first: list[Any], rest: Any, index: int) -> Any:
-    return first[index] if index < len(first) else rest
+    return lambda index: first[index] if index < len(first) else rest
 
 
 def list_at(schema: Schema, keyword: str) -> list[Any]:
     """The value of a keyword; empty if it is not a list."""
-    found = schema.get(keyword)
-    return found if is_array(found) else []
+    value = schema.get(keyword)
+    return value if is_array(value) else []
 
 
 def _combine(forms: list[Schema], others: list[Schema]) -> list[Schema]:
@@ -415,7 +410,11 @@ def _tighter(word: str, one: Any, other: Any) -> Any:
         return required_names({"required": [*list_at({word: one}, word), *list_at({word: other}, word)]})
     if word == "type":
         kinds, more = form_kinds({"type": one}), form_kinds({"type": other})
-        return _named_kinds(kinds, more) if kinds and more else None
+        if not kinds or not more:
+            return None
+        common = {kind for kind in kinds | more if _includes(kinds, kind) and _includes(more, kind)}
+        names = sorted(common - {"integer"} if "number" in common else common)
+        return names[0] if len(names) == 1 else names or None
     if word == "properties" and is_object(one) and is_object(other):
         return {**one, **other, **{name: _all_of(one[name], other[name]) for name in one if name in other}}
     if word in ("items", "additionalProperties"):
@@ -423,13 +422,6 @@ def _tighter(word: str, one: Any, other: Any) -> Any:
     if word in ("uniqueItems", "nullable") and isinstance(one, bool) and isinstance(other, bool):
         return (one or other) if word == "uniqueItems" else (one and other)
     return None
-
-
-def _named_kinds(one: frozenset[str], other: frozenset[str]) -> Any:
-    """The intersection of two sets of types as a value for `type`; None if it is empty."""
-    common = {kind for kind in one | other if _includes(one, kind) and _includes(other, kind)}
-    names = sorted(common - {"integer"} if "number" in common else common)
-    return names[0] if len(names) == 1 else names or None
 
 
 def _includes(kinds: frozenset[str], kind: str) -> bool:
@@ -510,7 +502,6 @@ def _is_choice(schema: Schema) -> bool:
 
 
 def _without_annotations(schema: Any) -> Any:
-    """A schema without its annotations."""
     if not is_object(schema):
         return schema
     return {word: value for word, value in schema.items() if word == "format" or word not in _ANNOTATIONS}
@@ -570,16 +561,15 @@ def reference_of(schema: Schema) -> str | None:
 
 def _part(schema: Any, path: str) -> Any:
     """The subschema at a JSON pointer."""
-    found = schema
     for part in path[1:].split("/") if path else ():
         key = unquote(part).replace("~1", "/").replace("~0", "~")
-        if is_array(found) and re.fullmatch("[0-9]{1,6}", key):
-            found = found[int(key)]
-        elif is_object(found):
-            found = found[key]
+        if is_array(schema) and re.fullmatch("[0-9]{1,6}", key):
+            schema = schema[int(key)]
+        elif is_object(schema):
+            schema = schema[key]
         else:
             raise LookupError(path)
-    return found
+    return schema
 
 
 _DEFINITIONS: Final = frozenset(("$defs", "definitions"))

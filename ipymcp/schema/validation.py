@@ -258,7 +258,23 @@ class Validator:
 
     @cached_property
     def _compiled_schema(self) -> tuple[jsonschema_rs.Validator | None, SchemaCost | None]:
-        return _compiled(self._tree)
+        declared = self._tree.root.get("$schema", _LATEST)
+        dialect = _DIALECTS.get(declared.rstrip("#")) if isinstance(declared, str) else None
+        if dialect is None:
+            return None, None
+        try:
+            schema = _ReferenceFilter(self._tree).copy(self._tree.root)
+            cost = SchemaCost(schema)
+        except RecursionError:
+            return None, None
+        # Schemas without a dialect often use older spellings.
+        for candidate in dict.fromkeys((dialect, _DRAFT_7, _DRAFT_4)):
+            validator = _compile({**schema, "$schema": candidate})
+            if validator is not None:
+                return validator, cost
+        repaired = {**_without_broken_parts(schema), "$schema": dialect}
+        alone = _ReferenceFilter(self._tree, keep_references=False).copy(repaired)
+        return _compile(repaired) or _compile({**alone, "$schema": dialect}), cost
 
     def accepts(self, arguments: Schema) -> bool:
         """Whether these JSON arguments are valid; True if the schema cannot be used."""
@@ -276,30 +292,10 @@ class Validator:
         if compiled is None:
             return []
         try:
-            found = list(zip(compiled.iter_errors(arguments), range(_MAX_ERRORS), strict=False))
+            errors = list(zip(compiled.iter_errors(arguments), range(_MAX_ERRORS), strict=False))
         except ValueError:
             return []
-        return [error for error, _ in found if not type(error.kind).__name__.endswith(_UNDECIDED)]
-
-
-def _compiled(tree: SchemaTree) -> tuple[jsonschema_rs.Validator | None, SchemaCost | None]:
-    declared = tree.root.get("$schema", _LATEST)
-    dialect = _DIALECTS.get(declared.rstrip("#")) if isinstance(declared, str) else None
-    if dialect is None:
-        return None, None
-    try:
-        schema = _ReferenceFilter(tree).copy(tree.root)
-        cost = SchemaCost(schema)
-    except RecursionError:
-        return None, None
-    # Schemas without a dialect often use older spellings.
-    for candidate in dict.fromkeys((dialect, _DRAFT_7, _DRAFT_4)):
-        validator = _compile({**schema, "$schema": candidate})
-        if validator is not None:
-            return validator, cost
-    repaired = {**_without_broken_parts(schema), "$schema": dialect}
-    alone = _ReferenceFilter(tree, keep_references=False).copy(repaired)
-    return _compile(repaired) or _compile({**alone, "$schema": dialect}), cost
+        return [error for error, _ in errors if not type(error.kind).__name__.endswith(_UNDECIDED)]
 
 
 def _compile(schema: Schema) -> jsonschema_rs.Validator | None:
@@ -319,9 +315,9 @@ def _without_broken_parts(schema: Schema) -> Schema:
     """The root's `type` and `required`, and the members and definitions that are valid schemas on their own."""
     repaired: Schema = {}
     for keyword in ("$defs", "definitions", "properties"):
-        found = schema.get(keyword)
-        if is_object(found):
-            parts = list(found.items())[:_MAX_REPAIRED]
+        members = schema.get(keyword)
+        if is_object(members):
+            parts = list(members.items())[:_MAX_REPAIRED]
             repaired[keyword] = {name: part if _is_sound(part) else {} for name, part in parts}
     for keyword in ("type", "required"):
         if keyword in schema and _is_sound({keyword: schema[keyword]}):
@@ -406,20 +402,20 @@ class SchemaCost:
         return self._checks ** _depth(value) <= _MAX_PATHS
 
     def _count(
-        self, part: Any, children: Callable[[Schema], Iterable[Any]], known: dict[int, float], limit: float
+        self, part: Any, children: Callable[[Schema], Iterable[Any]], counts: dict[int, float], limit: float
     ) -> float:
         """Count the paths from a schema to all schemas below, through its children and the target of its reference."""
         if not is_object(part):
             return 1
-        if id(part) not in known:
-            known[id(part)] = _UNBOUNDED  # the value if this schema is found again below itself
+        if id(part) not in counts:
+            counts[id(part)] = _UNBOUNDED  # the value if this schema is found again below itself
             below = [*children(part)]
             with suppress(LookupError):  # a dangling reference can only be data, for example in a default
                 below += [self._tree.pointer(part["$ref"])] if isinstance(part.get("$ref"), str) else []
-            known[id(part)] = max(1, sum(self._count(child, children, known, limit) for child in below))
-        if known[id(part)] > limit:
+            counts[id(part)] = max(1, sum(self._count(child, children, counts, limit) for child in below))
+        if counts[id(part)] > limit:
             raise RecursionError("the schema branches too often")
-        return known[id(part)]
+        return counts[id(part)]
 
 
 def _all_objects(schema: Schema, budget: Budget) -> Iterator[Schema]:

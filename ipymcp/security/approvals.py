@@ -116,7 +116,10 @@ class Approvals:
     async def _ask_all(self) -> None:
         while self._pending:
             try:
-                await self._gather()
+                count = 0
+                while count != len(self._pending):  # until no other call joins
+                    count = len(self._pending)
+                    await asyncio.sleep(_GATHER_INTERVAL)
                 self._policy.remember(await self._saved_rules().rules())  # another kernel may have added some
                 gathered, self._pending = self._pending, []
                 await self._ask_about(gathered)
@@ -126,14 +129,9 @@ class Approvals:
                 self._pending = []
                 raise
 
-    async def _gather(self) -> None:
-        count = 0
-        while count != len(self._pending):
-            count = len(self._pending)
-            await asyncio.sleep(_GATHER_INTERVAL)
-
     async def _ask_about(self, gathered: Sequence[PendingApproval]) -> None:
-        pending = sorted(filter(self._is_open, gathered), key=_order)
+        pending = [approval for approval in gathered if self._is_open(approval)]
+        pending.sort(key=lambda approval: approval.card.number if approval.card is not None else 0)
         if not pending:
             return
         question = self._question(pending)
@@ -208,7 +206,9 @@ class Approvals:
         card = next(filter(None, reversed(cards)), "")
         calls = tuple(map(self._wanted, approvals))
         if len(approvals) == 1 and approvals[0].is_editable and approvals[0].batch is None:
-            calls = (replace(calls[0], schema=_schema(approvals[0])),)
+            raw = approvals[0].entry.definition.inputSchema
+            schema = types.loads(raw) if len(raw) <= _MAX_SCHEMA_BYTES else None  # else too large to send
+            calls = (replace(calls[0], schema=schema if types.is_object(schema) else None),)
         return ApprovalQuestion(calls, tuple(answers), card)
 
     def _wanted(self, approval: PendingApproval) -> WantedCall:
@@ -266,17 +266,6 @@ class Approvals:
         if answer in ALLOWING and self._taint(approval) and approval.conversation is not None:
             self._policy.agree(approval.conversation, approval.rights, None if answer == "server" else approval.entry)
         approval.grant()
-
-
-def _schema(approval: PendingApproval) -> dict[str, Any] | None:
-    """The schema for a form of the arguments; None if it is not an object, or is too large to send."""
-    raw = approval.entry.definition.inputSchema
-    schema = types.loads(raw) if len(raw) <= _MAX_SCHEMA_BYTES else None
-    return schema if types.is_object(schema) else None
-
-
-def _order(approval: PendingApproval) -> int:
-    return approval.card.number if approval.card is not None else 0
 
 
 def _error(approval: PendingApproval, text: str, hint: str | None = None) -> PolicyError:

@@ -192,12 +192,12 @@ def described_instructions(text: str) -> ToolDefinition:
 
 def canonical_tools(tools: Iterable[ToolDefinition]) -> dict[str, CanonicalTool]:
     """Return each tool's canonical definition by name; the first of tools with the same name counts."""
-    found: dict[str, CanonicalTool] = {}
+    by_name: dict[str, CanonicalTool] = {}
     for tool in tools:
-        if tool.name not in found:
+        if tool.name not in by_name:
             text = canonical(tool)
-            found[tool.name] = CanonicalTool(text, fingerprint(text))
-    return found
+            by_name[tool.name] = CanonicalTool(text, fingerprint(text))
+    return by_name
 
 
 class Differences(NamedTuple):
@@ -212,10 +212,8 @@ class Differences(NamedTuple):
     def without(self, names: Iterable[str]) -> Differences:
         """Return the changed and new tools except some."""
         excluded = frozenset(names)
-        changed, new = (
-            {name: now for name, now in one.items() if name not in excluded} for one in (self.changed, self.new)
-        )
-        return Differences(changed, new)
+        changed = {name: now for name, now in self.changed.items() if name not in excluded}
+        return Differences(changed, {name: now for name, now in self.new.items() if name not in excluded})
 
 
 class Pins:
@@ -258,7 +256,7 @@ class Pins:
         rows = await self._database.aquery(
             "SELECT tool, hash, definition, pinned FROM pins WHERE digest = ?", (digest,)
         )
-        return {tool: Pin(found, definition, pinned) for tool, found, definition, pinned in rows}
+        return {tool: Pin(fingerprint, definition, pinned) for tool, fingerprint, definition, pinned in rows}
 
     async def accept(self, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> None:
         """Pin the current definitions of some tools."""
@@ -267,7 +265,7 @@ class Pins:
     async def _insert(self, otherwise: str, digest: str, server: str, tools: Mapping[str, CanonicalTool]) -> None:
         def insert(connection: Connection) -> None:
             now = time.time()
-            rows = ((digest, name, one.hash, _storable(one.text), server, now) for name, one in tools.items())
+            rows = ((digest, name, tool.hash, _storable(tool.text), server, now) for name, tool in tools.items())
             connection.executemany(f"INSERT OR {otherwise} INTO pins VALUES (?, ?, ?, ?, ?, ?)", rows)
 
         await self._database.atransact(insert)
@@ -314,7 +312,7 @@ class Pinning:
         self._policy = policy
         self._database = database
         self._notify = notify
-        self._found: dict[str, Differences] = {}
+        self._differences: dict[str, Differences] = {}
         """Differences to the pins, by digest."""
         self._unlocked: dict[str, frozenset[str]] = {}
         """The tools of locked servers that differ from the lock file, by digest."""
@@ -341,7 +339,7 @@ class Pinning:
         now = await asyncio.to_thread(canonical_tools, list(tools))  # there may be ten thousand
         locked = self.lock.get(server)
         if locked is not None:
-            differing = _differing({name: one for name, one in now.items() if name != INSTRUCTIONS}, locked)
+            differing = _differing({name: tool for name, tool in now.items() if name != INSTRUCTIONS}, locked)
             if differing and starting:
                 text = ", ".join(f"{name} {difference}" for name, difference in differing.items())
                 raise PolicyError(
@@ -352,12 +350,12 @@ class Pinning:
             self._unlocked[digest] = frozenset(differing)
         else:
             self._unlocked.pop(digest, None)
-        found = await self.pins.compare(digest, server, now)
-        if found.reordered:
-            self._notify(_REORDERED.format(server=server, tools=shortened(", ".join(found.reordered), _LONG)))
-        self._found[digest] = found
+        differences = await self.pins.compare(digest, server, now)
+        if differences.reordered:
+            self._notify(_REORDERED.format(server=server, tools=shortened(", ".join(differences.reordered), _LONG)))
+        self._differences[digest] = differences
         self._update_policy()
-        return found
+        return differences
 
     def is_locked_out(self, server: str, tools: Iterable[ToolDefinition]) -> bool:
         """Whether a locked server's tools differ from the lock file."""
@@ -366,24 +364,24 @@ class Pinning:
 
     async def refresh(self) -> None:
         """Apply the changes that other kernels have accepted."""
-        for digest, found in [*self._found.items()]:
-            if found.changed or found.new:
+        for digest, before in [*self._differences.items()]:
+            if before.changed or before.new:
                 pinned = await self.pins.of(digest)
-                still = found.without(
+                still = before.without(
                     name
-                    for name, now in {**found.changed, **found.new}.items()
+                    for name, now in {**before.changed, **before.new}.items()
                     if name in pinned and pinned[name].hash == now
                 )
-                if self._found.get(digest) is found:
-                    self._found[digest] = still
+                if self._differences.get(digest) is before:
+                    self._differences[digest] = still
         self._update_policy()
 
     async def accept(self, digest: str, server: str, tools: Iterable[ToolDefinition]) -> None:
         """Pin the current definitions of some tools."""
         accepted = canonical_tools(tools)
         await self.pins.accept(digest, server, accepted)
-        found = self._found.get(digest, Differences({}, {}))
-        self._found[digest] = found.without(accepted)
+        before = self._differences.get(digest, Differences({}, {}))
+        self._differences[digest] = before.without(accepted)
         self._update_policy()
 
     def lock_servers(self, servers: Iterable[str], lock: Lock | None) -> None:
@@ -402,17 +400,17 @@ class Pinning:
 
     def has_changed(self, digest: str, tool: str) -> bool:
         """Whether a tool differs from its pin."""
-        return digest in self._found and tool in self._found[digest].changed
+        return digest in self._differences and tool in self._differences[digest].changed
 
     def is_new(self, digest: str, tool: str) -> bool:
         """Whether a tool was added after its server's others were pinned."""
-        return digest in self._found and tool in self._found[digest].new
+        return digest in self._differences and tool in self._differences[digest].new
 
     def _update_policy(self) -> None:
         self._policy.set_changed(
-            _pairs({digest: found.changed for digest, found in self._found.items()}),
+            _pairs({digest: each.changed for digest, each in self._differences.items()}),
             _pairs(self._unlocked),
-            _pairs({digest: found.new for digest, found in self._found.items()}),
+            _pairs({digest: each.new for digest, each in self._differences.items()}),
         )
 
 
@@ -422,7 +420,7 @@ def _pairs(names: Mapping[str, Iterable[str]]) -> frozenset[tuple[str, str]]:
 
 def _differing(now: Mapping[str, CanonicalTool], locked: Mapping[str, str]) -> dict[str, str]:
     """Return the tools that differ from a lock file, each with the difference as a phrase."""
-    changed = {name: "has changed" for name, found in now.items() if locked.get(name, found.hash) != found.hash}
+    changed = {name: "has changed" for name, tool in now.items() if locked.get(name, tool.hash) != tool.hash}
     new = {name: "is new" for name in now if name not in locked}
     gone = {name: "is gone" for name in locked if name not in now}
     return changed | new | gone
@@ -435,7 +433,7 @@ def write_lock(path: Path, servers: Mapping[str, Iterable[ToolDefinition]]) -> N
         ConfigError: The file cannot be written.
     """
     hashes = {
-        server: {name: one.hash for name, one in sorted(canonical_tools(tools).items())}
+        server: {name: tool.hash for name, tool in sorted(canonical_tools(tools).items())}
         for server, tools in sorted(servers.items())
     }
     text = json.dumps({"version": _VERSION, "servers": hashes}, indent=2, ensure_ascii=False) + "\n"

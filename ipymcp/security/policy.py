@@ -29,7 +29,7 @@ _MAX_TURNS = 32
 """Number of model answers whose consents are kept, because the policy is not notified of an answer's end."""
 
 
-class _Known(NamedTuple):
+class _CachedVerdict(NamedTuple):
     """A cached verdict with its inputs, which are compared by identity."""
 
     entry: ToolRef
@@ -62,7 +62,7 @@ class Policy:
         """Consents by the object they are limited to, such as a conversation, for its lifetime."""
         self._state = object()
         """Token replaced with every change, which invalidates cached verdicts."""
-        self._known: dict[tuple[str, str, Caller], _Known] = {}
+        self._verdicts: dict[tuple[str, str, Caller], _CachedVerdict] = {}
         self._worlds: dict[tuple[str, str], tuple[ToolRef, ServerGrants, bool]] = {}
 
     # -- verdicts -----------------------------------------------------------------------------------------------------
@@ -123,11 +123,11 @@ class Policy:
     def is_open_world(self, entry: ToolRef, rights: ServerGrants) -> bool:
         """Whether a tool's results may contain untrusted content: no hint limits the tool to its own data."""
         key = (entry.server, entry.name)
-        known = self._worlds.get(key)
-        if known is None or known[0] is not entry or known[1] is not rights:
+        cached = self._worlds.get(key)
+        if cached is None or cached[0] is not entry or cached[1] is not rights:
             is_open = hints(entry, rights).get("openWorldHint") is not False
-            known = self._worlds[key] = (entry, rights, is_open)
-        return known[2]
+            cached = self._worlds[key] = (entry, rights, is_open)
+        return cached[2]
 
     @property
     def state(self) -> object:
@@ -137,27 +137,35 @@ class Policy:
     def verdict(self, entry: ToolRef, rights: ServerGrants, caller: Caller = "user") -> Verdict:
         """Return the verdict on a tool for a caller, from the cache if nothing has changed."""
         key = (entry.server, entry.name, caller)
-        known = self._known.get(key)
+        cached = self._verdicts.get(key)
         if (
-            known is not None
-            and known.entry is entry
-            and known.rights is rights
-            and known.filters is self.filters.rules
-            and known.state is self._state
+            cached is not None
+            and cached.entry is entry
+            and cached.rights is rights
+            and cached.filters is self.filters.rules
+            and cached.state is self._state
         ):
-            return known.verdict
+            return cached.verdict
         filters, state = self.filters.rules, self._state
-        verdict = self._decide(entry, rights, caller)
-        self._known[key] = _Known(entry, rights, filters, state, verdict)
+        forbidden = self._disabled(entry) or forbidden_by_mode(entry, rights) or self._pinned(entry, rights, caller)
+        if forbidden is not None and forbidden.decision == "deny":
+            verdict = forbidden
+        else:
+            rule = self.rules(entry, rights, caller)[-1]
+            notice = forbidden.notice if forbidden is not None else ""
+            why = f"denied by the rule {str(rule)!r}" if rule.decision == "deny" else str(rule)
+            covers_doubt = rule.decision == "allow" and rule.doubted
+            verdict = Verdict(rule.decision, why, notice=notice, covers_doubt=covers_doubt)
+        self._verdicts[key] = _CachedVerdict(entry, rights, filters, state, verdict)
         return verdict
 
     def rules(self, entry: ToolRef, rights: ServerGrants, caller: Caller) -> list[Rule]:
         """Return every rule that applies to a tool and a caller; the last one decides."""
-        found: list[Rule] = []
+        rules: list[Rule] = []
         for rule in matching(entry, rights, caller, self._decided()):
-            if not (rule.caller and rule.decision == "allow" and found[-1].decision == "deny"):
-                found.append(rule)
-        return found
+            if not (rule.caller and rule.decision == "allow" and rules[-1].decision == "deny"):
+                rules.append(rule)
+        return rules
 
     def _decided(self) -> Iterable[Rule]:
         """Return the user's rules in increasing precedence: saved rules, then those of this notebook.
@@ -168,20 +176,10 @@ class Policy:
         ordered = dict.fromkeys(self.remembered)
         for rule in self.session_rules:
             since = self.remembered[self.remembered.index(rule) + 1 :] if rule in ordered else ()
-            for one in (rule, *(one for one in since if one.decision != "allow")):
-                ordered.pop(one, None)
-                ordered[one] = None
+            for last in (rule, *(newer for newer in since if newer.decision != "allow")):
+                ordered.pop(last, None)
+                ordered[last] = None
         return ordered
-
-    def _decide(self, entry: ToolRef, rights: ServerGrants, caller: Caller) -> Verdict:
-        forbidden = self._disabled(entry) or forbidden_by_mode(entry, rights) or self._pinned(entry, rights, caller)
-        if forbidden is not None and forbidden.decision == "deny":
-            return forbidden
-        rule = self.rules(entry, rights, caller)[-1]
-        notice = forbidden.notice if forbidden is not None else ""
-        why = f"denied by the rule {str(rule)!r}" if rule.decision == "deny" else str(rule)
-        covers_doubt = rule.decision == "allow" and rule.doubted
-        return Verdict(rule.decision, why, notice=notice, covers_doubt=covers_doubt)
 
     def _disabled(self, entry: ToolRef) -> Verdict | None:
         pattern = self.filters.forbidding(entry)
@@ -217,7 +215,7 @@ class Policy:
 
     def add_rule(self, rule: Rule) -> None:
         """Add a rule for this notebook, replacing one of the same pattern."""
-        kept = (known for known in self.session_rules if _key(known) != _key(rule))
+        kept = (other for other in self.session_rules if _key(other) != _key(rule))
         self.session_rules = (*kept, rule)
         self._state = object()
         is_consent = bool(rule.caller)  # an answer to a question of this kernel

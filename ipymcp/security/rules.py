@@ -90,7 +90,7 @@ class Filters:
         fresh = dict.fromkeys(patterns, allowed)
         self.rules = (*(rule for rule in self.rules if rule[0] not in fresh), *fresh.items())
         positions = [(position, pattern) for position, (pattern, _) in enumerate(self.rules)]
-        self._globs = [one for one in reversed(positions) if _WILDCARDS.search(one[1])]
+        self._globs = [(position, pattern) for position, pattern in reversed(positions) if _WILDCARDS.search(pattern)]
         self._names = {pattern: position for position, pattern in positions if not _WILDCARDS.search(pattern)}
         if self.observer is not None:
             self.observer(patterns, allowed)
@@ -100,8 +100,9 @@ class Filters:
         if not self.rules:
             return None
         named = max(self._names.get(name, -1) for name in _full_names(tool))
-        found = next((position for position, pattern in self._globs if is_named(tool, pattern)), -1)
-        pattern, allowed = self.rules[max(named, found)] if max(named, found) >= 0 else ("", True)
+        matched = next((position for position, pattern in self._globs if is_named(tool, pattern)), -1)
+        latest = max(named, matched)
+        pattern, allowed = self.rules[latest] if latest >= 0 else ("", True)
         return None if allowed else pattern
 
 
@@ -229,13 +230,13 @@ def hints(entry: ToolRef, rights: ServerGrants) -> dict[str, Any]:
 
     raw = entry.definition.annotations
     annotations = types.loads(raw) if len(raw) else None
-    known: dict[str, Any] = dict(annotations) if is_object(annotations) else {}
+    merged: dict[str, Any] = dict(annotations) if is_object(annotations) else {}
     for pattern, override in rights.hints:
         if _glob_matches(entry, pattern, allowing=True):
-            known |= override
+            merged |= override
         elif _glob_matches(entry, pattern, allowing=False):
-            known |= {name: value for name, value in override.items() if (name, value) not in LOOSENING_HINTS}
-    return known
+            merged |= {name: value for name, value in override.items() if (name, value) not in LOOSENING_HINTS}
+    return merged
 
 
 def has_allowance(rights: ServerGrants) -> bool:
@@ -269,8 +270,8 @@ def matching(entry: ToolRef, rights: ServerGrants, caller: Caller, user_rules: I
     """
     yield _DEFAULTS[caller]
     if caller in _OTHER_CALLERS:
-        known = hints(entry, rights)
-        if known.get("readOnlyHint") is True and known.get("openWorldHint") is False:
+        hinted = hints(entry, rights)
+        if hinted.get("readOnlyHint") is True and hinted.get("openWorldHint") is False:
             yield Rule(entry.name, "allow", "its hints: only reads its own data")
         for pattern in rights.auto_approve:
             if _glob_matches(entry, pattern, allowing=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -178,15 +178,15 @@ def findings(name: str, definition: ToolDefinition) -> list[Finding]:
     triggers = [word for word in _TRIGGERS if word in whole]
     plain = {text for text in {text for _, text in texts} if is_plain_text(text, triggers)}
     texts = [(where, text) for where, text in texts if text not in plain]
-    found = [Finding(name, where, what) for where, text in texts for what in suspicious(text[:MAX_TEXT])]
-    found += [
+    suspects = [Finding(name, where, what) for where, text in texts for what in suspicious(text[:MAX_TEXT])]
+    suspects += [
         Finding(name, where, f"too long to be scanned: {len(text):,} characters")
         for where, text in texts
         if len(text) > MAX_TEXT
     ]
     schema = types.loads(definition.inputSchema)
-    found += [Finding(name, where, f"asks for a secret: {_excerpt(key)}") for where, key in _secrets(schema)]
-    return found
+    suspects += [Finding(name, where, f"asks for a secret: {_excerpt(key)}") for where, key in _secrets(schema)]
+    return suspects
 
 
 def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
@@ -198,7 +198,7 @@ def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
     named: dict[str, list[str]] = {}
     for server in servers:
         named.setdefault(skeleton(server), []).append(server)
-    found = [
+    suspects = [
         Finding(other, "name", f"looks like the server {_with_escapes(server)}")
         for alike in named.values()
         for server, other in itertools.combinations(alike, 2)
@@ -210,8 +210,8 @@ def look_alikes(servers: Mapping[str, Iterable[str]]) -> list[Finding]:
     for alike in tools.values():
         for (name, server), (other, owner) in itertools.combinations(alike.items(), 2):
             if server != owner:
-                found.append(Finding(f"{owner}.{other}", "name", f"looks like {server}.{_with_escapes(name)}"))
-    return found
+                suspects.append(Finding(f"{owner}.{other}", "name", f"looks like {server}.{_with_escapes(name)}"))
+    return suspects
 
 
 def suspicious(text: str) -> Iterator[str]:
@@ -270,7 +270,9 @@ def _secrets(schema: object, where: str = "inputSchema", depth: int = _MAX_DEPTH
     properties: object = schema.get("properties")
     if is_object(properties):
         for key, inner in properties.items():
-            if _asks_for_secret(key, inner):
+            name = "_".join(word for word in _WORDS.split(key) if word).lower()
+            is_declared = is_object(inner) and (inner.get("format") == "password" or inner.get("writeOnly") is True)
+            if re.search(_SECRET, name) or (is_declared and not re.search(_PASSWORD, name)):
                 yield f"{where}.properties.{key}", key
             yield from _secrets(inner, f"{where}.properties.{key}", depth - 1)
     for key in ("items", "additionalProperties"):
@@ -283,14 +285,6 @@ def _secrets(schema: object, where: str = "inputSchema", depth: int = _MAX_DEPTH
         inner = schema.get(key)
         for place, definition in enumerate(inner) if is_array(inner) else ():
             yield from _secrets(definition, f"{where}.{key}[{place}]", depth - 1)
-
-
-def _asks_for_secret(key: str, schema: Any) -> bool:
-    name = "_".join(word for word in _WORDS.split(key) if word).lower()
-    if re.search(_SECRET, name):
-        return True
-    is_declared = is_object(schema) and (schema.get("format") == "password" or schema.get("writeOnly") is True)
-    return is_declared and not re.search(_PASSWORD, name)
 
 
 def skeleton(name: str) -> str:

@@ -75,12 +75,12 @@ def digest_of(definition: ServerDefinition, disk: Disk | None = None) -> str:
 def digests(definitions: Iterable[ServerDefinition]) -> list[str]:
     """Return the digest of each definition, reading each project file once."""
     listed = list(definitions)
-    if all(one.source.scope != "project" for one in listed):
-        return [digest_of(one) for one in listed]
+    if all(definition.source.scope != "project" for definition in listed):
+        return [digest_of(definition) for definition in listed]
     from ipymcp.config import binding
 
     disk = binding.Disk()
-    return [digest_of(one, disk) for one in listed]
+    return [digest_of(definition, disk) for definition in listed]
 
 
 # -- trust -------------------------------------------------------------------------------------------------------------
@@ -184,19 +184,19 @@ class Trust:
             agreed: Allow all of them, without their secrets, because the user has agreed in the cell.
             again: Also ask about definitions that the user has refused, or refused a secret.
         """
-        configured = [one for one in definitions if one.source.scope in ("project", "user")]
-        made = await asyncio.gather(*map(self.digest, configured))
+        configured = [each for each in definitions if each.source.scope in ("project", "user")]
+        current = await asyncio.gather(*map(self.digest, configured))
         rows = await self._database().aquery("SELECT digest FROM trust") if configured else []
-        known = {str(digest) for [digest] in rows}
+        stored = {str(digest) for [digest] in rows}
         files: dict[str, list[tuple[ServerDefinition, str]]] = {}
-        for definition, digest in zip(configured, made, strict=True):
+        for definition, digest in zip(configured, current, strict=True):
             if agreed:
                 self._session_grants.setdefault(digest, frozenset())
-            if (again or digest not in known) and await self._refusal(definition, digest, known) is not None:
+            if (again or digest not in stored) and await self._refusal(definition, digest, stored) is not None:
                 files.setdefault(str(definition.source), []).append((definition, digest))
-        for file, found in files.items():
+        for file, servers in files.items():
             if _variable() != "none":
-                await self._ask_about(file, found)
+                await self._ask_about(file, servers)
 
     async def allow_variant(self, original: ServerDefinition, typed: ServerDefinition) -> None:
         """Allow the variant of a definition that the user typed in a cell, if the original may run."""
@@ -217,7 +217,7 @@ class Trust:
             refusal = await self._refusal(definition, digest)
             if refusal is not None:
                 raise TrustError(refusal, server=definition.name, hint=self._hint(definition.name, digest))
-            is_trial = any(one.digest == digest for one in self._trials)
+            is_trial = any(trial.digest == digest for trial in self._trials)
             if definition.source.scope == "user" and not is_trial and await self._is_first_seen(definition):
                 await self._store(definition, digest, may_run=True)
         return digest
@@ -235,14 +235,14 @@ class Trust:
         return await self._refusal(definition, await self.digest(definition)) is None
 
     async def _refusal(
-        self, definition: ServerDefinition, digest: str, known: AbstractSet[str] | None = None
+        self, definition: ServerDefinition, digest: str, stored: AbstractSet[str] | None = None
     ) -> str | None:
         """Return the reason why a definition may not run, or None.
 
         Args:
             definition: The definition.
             digest: Its digest.
-            known: All stored digests, if the caller has them.
+            stored: All stored digests, if the caller has them.
         """
         word = _variable()
         is_own = definition.source.scope == "user"
@@ -252,10 +252,11 @@ class Trust:
             return None
         if word == "none" and not is_own:
             return f"needs your trust, and {VARIABLE} is none: {definition.source} belongs to a project"
-        is_new = known is not None and digest not in known
+        is_new = stored is not None and digest not in stored
         granted = self._granted_in_session(digest) if is_new else await self._granted(digest)
         if granted is None:
-            if not is_new and await self._is_refused(digest):
+            refused = "SELECT 1 FROM trust WHERE digest = ? AND NOT may_run"  # or the agreement was revoked
+            if not is_new and await self._database().aquery(refused, (digest,)):
                 return f"you did not trust this server: {definition.source}"
             if digest in self._too_long:
                 return f"is too long to be shown ({self._too_long[digest]:,} lines): {definition.source}"
@@ -264,18 +265,23 @@ class Trust:
             how = "by its whole hash" if _is_abbreviated(digest, word) else ""
             unnamed = f", and {VARIABLE} does not name it {how}".rstrip() if word else ""
             return f"needs your trust{unnamed}: {definition.source} belongs to a project"
-        return None if is_own else _missing_secret(definition, granted)
+        if is_own:
+            return None
+        from ipymcp.config.redaction import wanted_secrets
+
+        missing = next((name for name in wanted_secrets(definition) if name not in granted), None)
+        return None if missing is None else f"needs your consent to be given your secret {missing!r}"
 
     async def _granted(self, digest: str) -> frozenset[str] | None:
         """Return the secrets that a definition may get; None if it may not run."""
-        known, granted = await self.agreement(digest), self._granted_in_session(digest)
-        if known is None:
+        agreement, granted = await self.agreement(digest), self._granted_in_session(digest)
+        if agreement is None:
             return granted
-        return known.secrets | (granted or frozenset())
+        return agreement.secrets | (granted or frozenset())
 
     def _granted_in_session(self, digest: str) -> frozenset[str] | None:
         """Return the secrets that a definition may get in this kernel only; None if this kernel allows nothing."""
-        grants = [one.secrets for one in self._trials if one.digest == digest]
+        grants = [trial.secrets for trial in self._trials if trial.digest == digest]
         grants += [self._session_grants[digest]] if digest in self._session_grants else []
         return frozenset[str]().union(*grants) if grants else None
 
@@ -287,10 +293,10 @@ class Trust:
         )
         return not rows
 
-    async def _ask_about(self, file: str, found: Sequence[tuple[ServerDefinition, str]]) -> None:
-        is_own = found[0][0].source.scope == "user"
+    async def _ask_about(self, file: str, servers: Sequence[tuple[ServerDefinition, str]]) -> None:
+        is_own = servers[0][0].source.scope == "user"
         reason = "is your own, and its entries for these servers have changed" if is_own else "belongs to a project"
-        answered = await self._ask_in_one_question(file, reason, found, is_strangers=not is_own)
+        answered = await self._ask_in_one_question(file, reason, servers, is_strangers=not is_own)
         for definition, digest, secrets in answered:
             if secrets is None:
                 if await self._granted(digest) is None:
@@ -315,18 +321,18 @@ class Trust:
         """
         from ipymcp.config.redaction import wanted_secrets
 
-        made = await asyncio.gather(*map(self.digest, definitions))
-        pairs = zip(definitions, made, strict=True)
-        found = [(one, digest) for one, digest in pairs if not _is_trusted_by_variable(digest)]
+        current = await asyncio.gather(*map(self.digest, definitions))
+        pairs = zip(definitions, current, strict=True)
+        servers = [(definition, digest) for definition, digest in pairs if not _is_trusted_by_variable(digest)]
         answered = []
-        if found and _variable() != "none":
+        if servers and _variable() != "none":
             reason = f"is to be imported into {target}"
-            answered = await self._ask_in_one_question(file, reason, found, is_strangers=True)
-        if found and not answered and self._too_long.keys().isdisjoint(made):
-            first, digest = found[0]
+            answered = await self._ask_in_one_question(file, reason, servers, is_strangers=True)
+        if servers and not answered and self._too_long.keys().isdisjoint(current):
+            first, digest = servers[0]
             message = f"not imported from {file}: no one could be asked whether it may run"
             raise TrustError(message, server=first.name, hint=_by_variable(digest))
-        refused = {one.name: "it was not shown, so you have not agreed to it" for one, _ in found}
+        refused = {definition.name: "it was not shown, so you have not agreed to it" for definition, _ in servers}
         granted: dict[str, Grant] = {}
         for definition, _, secrets in answered:
             missing = sorted(frozenset(wanted_secrets(definition)) - (secrets or frozenset()))
@@ -363,10 +369,10 @@ class Trust:
             return Grant(secrets, is_lasting=False, digest=digest)
         answered: list[tuple[ServerDefinition, str, frozenset[str] | None]] = []
         if _variable() != "none":
-            found = [(definition, digest)]
+            servers = [(definition, digest)]
             reason = f"is to be added to {target}"
             answered = await self._ask_in_one_question(
-                origin, reason, found, is_strangers=True, gives_secrets=True, folder=folder
+                origin, reason, servers, is_strangers=True, gives_secrets=True, folder=folder
             )
         if not answered:
             message = "not added: no one could be asked whether it may run"
@@ -404,7 +410,7 @@ class Trust:
         self,
         file: str,
         reason: str,
-        found: Sequence[tuple[ServerDefinition, str]],
+        servers: Sequence[tuple[ServerDefinition, str]],
         *,
         is_strangers: bool,
         gives_secrets: bool = False,
@@ -415,7 +421,7 @@ class Trust:
         Args:
             file: The file of the definitions, or their origin.
             reason: The reason for the question, which follows the name of the file.
-            found: The definitions and their digests.
+            servers: The definitions and their digests.
             is_strangers: Whether the definitions are not the user's own; their text is not masked then, and the user
                 decides about each secret.
             gives_secrets: Whether the user has already entered the secrets of these servers.
@@ -428,7 +434,7 @@ class Trust:
         shown: list[tuple[ServerDefinition, str, Candidate]] = []
         left_out: list[str] = []
         free = MAX_LINES
-        for definition, digest in found:
+        for definition, digest in servers:
             room = MAX_LINES if len(shown) < MAX_SERVERS and free >= _MIN_LINES else 0
             candidate, size = await self._candidate(definition, digest, is_strangers, room, folder)
             if room and size > MAX_LINES:
@@ -493,9 +499,9 @@ class Trust:
     async def grant(self, definition: ServerDefinition) -> Grant | None:
         """Return the user's agreement to a definition, or None. `IPYMCP_TRUST` is not an agreement."""
         digest = await self.digest(definition)
-        known = await self.agreement(digest)
-        if known is not None:
-            return Grant(known.secrets)
+        agreement = await self.agreement(digest)
+        if agreement is not None:
+            return Grant(agreement.secrets)
         if definition.source.scope == "user" and await self._is_first_seen(definition):
             return Grant()
         granted = self._session_grants.get(digest)
@@ -563,18 +569,14 @@ class Trust:
         """
         agreed = await self.agreements()
         revoked = [
-            one
-            for one in agreed
-            if named is None or named in (one.server, one.file) or _is_abbreviated(one.digest, named)
+            each
+            for each in agreed
+            if named is None or named in (each.server, each.file) or _is_abbreviated(each.digest, named)
         ]
-        for one in revoked:
-            self._session_grants.pop(one.digest, None)
-            await self._database().aexecute("UPDATE trust SET may_run = 0 WHERE digest = ?", (one.digest,))
+        for agreement in revoked:
+            self._session_grants.pop(agreement.digest, None)
+            await self._database().aexecute("UPDATE trust SET may_run = 0 WHERE digest = ?", (agreement.digest,))
         return revoked
-
-    async def _is_refused(self, digest: str) -> bool:
-        """Whether the user has refused a definition or revoked the agreement to it."""
-        return bool(await self._database().aquery("SELECT 1 FROM trust WHERE digest = ? AND NOT may_run", (digest,)))
 
     async def _agreements(self, condition: str, *values: str) -> list[Agreement]:
         rows = await self._database().aquery(
@@ -585,13 +587,6 @@ class Trust:
             Agreement(digest, server, file, frozenset(json.loads(secrets)), decided, bound)
             for digest, server, file, secrets, decided, bound in rows
         ]
-
-
-def _missing_secret(definition: ServerDefinition, granted: frozenset[str]) -> str | None:
-    from ipymcp.config.redaction import wanted_secrets
-
-    missing = next((name for name in wanted_secrets(definition) if name not in granted), None)
-    return None if missing is None else f"needs your consent to be given your secret {missing!r}"
 
 
 def _by_variable(digest: str) -> str:
@@ -610,8 +605,8 @@ def _is_trusted_by_variable(digest: str) -> bool:
 
 def _is_abbreviated(digest: str, words: str) -> bool:
     """Whether a digest, or a long enough prefix of it, is among comma-separated words."""
-    found = (word.strip() for word in words.lower().split(","))
-    return any(len(word) >= _MIN_LENGTH and digest.startswith(word) for word in found)
+    stripped = (word.strip() for word in words.lower().split(","))
+    return any(len(word) >= _MIN_LENGTH and digest.startswith(word) for word in stripped)
 
 
 def _screen_lines(lines: Iterable[str]) -> int:

@@ -286,7 +286,8 @@ class UntrustedContent:
     def add(self, source: str, content: bytes | memoryview) -> None:
         """Add content of a source, such as `server.tool`; the content is JSON or UTF-8 text."""
         kept = bytes(content[:_MAX_BYTES])
-        has_image = _has_image(content)
+        # The JSON of an image, or an escaped letter, which may be one of its words.
+        has_image = (_IMAGE_VALUE.search(content) and _IMAGE.search(content)) or _ESCAPED_LETTER.search(content)
         with self._lock:
             if has_image:
                 self._image_source = source
@@ -316,19 +317,14 @@ class UntrustedContent:
         return ""
 
 
-def _has_image(content: bytes | memoryview) -> bool:
-    """Whether a content may have an image: the JSON of one, or an escaped letter, which may be one of its words."""
-    return bool((_IMAGE_VALUE.search(content) and _IMAGE.search(content)) or _ESCAPED_LETTER.search(content))
-
-
 def _texts(content: bytes) -> Iterator[list[str]]:
     """Yield the words of each string in a content."""
     text = content.decode("utf-8", "replace")
     if not text.lstrip().startswith(("{", "[")):
         yield _WORD.findall(text.casefold())
         return
-    for found in _STRING.finditer(text):
-        inner = found[1]
+    for string in _STRING.finditer(text):
+        inner = string[1]
         if "\\" in inner:
             try:
                 inner = json.loads(f'"{inner}"', strict=False)
@@ -354,22 +350,22 @@ def source_of_value(value: object) -> str:
     for _ in range(10 * _MAX_VALUES):
         if not left or len(seen) >= _MAX_VALUES:
             break
-        one = left.pop()
-        if id(one) in seen:
+        item = left.pop()
+        if id(item) in seen:
             continue
-        seen.add(id(one))
-        kind: Any = one.__class__
+        seen.add(id(item))
+        kind: Any = item.__class__
         if isinstance(getattr(kind, "is_untrusted", None), bool):
-            if one.is_untrusted:
-                return str(one.source)
-        elif isinstance(one, BaseException):
-            if quotes_server(one):
-                return f"an error of {getattr(one, 'where', '') or 'a server'}"
-            left += [one.__cause__, one.__context__, *one.args]
-        elif is_object(one):
-            left += itertools.chain(*itertools.islice(one.items(), _MAX_VALUES))
+            if item.is_untrusted:
+                return str(item.source)
+        elif isinstance(item, BaseException):
+            if quotes_server(item):
+                return f"an error of {getattr(item, 'where', '') or 'a server'}"
+            left += [item.__cause__, item.__context__, *item.args]
+        elif is_object(item):
+            left += itertools.chain(*itertools.islice(item.items(), _MAX_VALUES))
         elif issubclass(kind, (list, tuple, set, frozenset)):
-            left += itertools.islice(one, _MAX_VALUES)
+            left += itertools.islice(item, _MAX_VALUES)
     return ""
 
 

@@ -55,19 +55,23 @@ class CachedResults:
 
     async def find(self, keys: Sequence[bytes], since: float) -> dict[bytes, bytes]:
         """Return the JSON of the results that were stored since a time, in seconds since the epoch."""
-        found: dict[bytes, bytes] = {}
+        results: dict[bytes, bytes] = {}
         for start in range(0, len(keys), _MAX_PARAMETERS):
             some = keys[start : start + _MAX_PARAMETERS]
             sql = f"SELECT key, result FROM cached_results WHERE key IN ({_places(some)}) AND stored >= ?"
-            found.update(await self._database.aquery(sql, (*some, since)))
-        if found:
-            used = [*found]
+            results.update(await self._database.aquery(sql, (*some, since)))
+        if results:
+            used = [*results]
             self._database.post(lambda connection: _touch(connection, used))
-        return found
+        return results
 
     def keep(self, results: Mapping[bytes, bytes]) -> None:
         """Store the JSON of results by key, without waiting for the write."""
-        kept = {key: result for key, result in results.items() if _may_keep(result)}
+        kept = {
+            key: result
+            for key, result in results.items()
+            if len(result) <= MAX_RESULT_BYTES and mask(text := result.decode("utf-8", "replace")) == text
+        }
         if kept:
             self._database.post(lambda connection: self._write(connection, kept))
 
@@ -79,14 +83,11 @@ class CachedResults:
         self._unpruned += sum(row[2] for row in rows)
         if self._unpruned >= _PRUNE_EVERY:
             self._unpruned = 0
-            _prune(connection)
-
-
-def _may_keep(result: bytes) -> bool:
-    if len(result) > MAX_RESULT_BYTES:
-        return False
-    text = result.decode("utf-8", "replace")
-    return mask(text) == text
+            connection.execute(
+                "DELETE FROM cached_results WHERE key IN (SELECT key FROM ("
+                "SELECT key, sum(size) OVER (ORDER BY used DESC, key) AS total FROM cached_results) WHERE total > ?)",
+                (MAX_BYTES,),
+            )
 
 
 def _touch(connection: Connection, keys: Sequence[bytes]) -> None:
@@ -94,14 +95,6 @@ def _touch(connection: Connection, keys: Sequence[bytes]) -> None:
         some = keys[start : start + _MAX_PARAMETERS]
         sql = f"UPDATE cached_results SET used = ? WHERE key IN ({_places(some)})"
         connection.execute(sql, (time.time(), *some))
-
-
-def _prune(connection: Connection) -> None:
-    connection.execute(
-        "DELETE FROM cached_results WHERE key IN (SELECT key FROM ("
-        "SELECT key, sum(size) OVER (ORDER BY used DESC, key) AS total FROM cached_results) WHERE total > ?)",
-        (MAX_BYTES,),
-    )
 
 
 def _places(keys: Sequence[bytes]) -> str:
@@ -129,8 +122,8 @@ class ResultCache:
     async def find(self, arguments: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the JSON of the known results, by the JSON of the arguments."""
         keys = {self._key(each): each for each in arguments}
-        found = await self._results.find([*keys], self._since)
-        return {keys[key]: result for key, result in found.items()}
+        results = await self._results.find([*keys], self._since)
+        return {keys[key]: result for key, result in results.items()}
 
     def keep(self, arguments: bytes, result: bytes) -> None:
         """Store a result with the next flush: a kernel that is killed loses the results of at most half a second."""

@@ -74,7 +74,13 @@ class SavedChats(Mapping[str, list[Any]]):
         """
         if not self._is_kept():
             return
-        content = _bounded(mask.json([*messages]))
+        kept = mask.json([*messages])
+        content = msgspec.json.encode(kept)
+        questions = [number for number, message in enumerate(kept) if number and _is_question(message)]
+        for start in [*questions, len(kept)]:  # a long chat loses its oldest questions
+            if len(content) <= MAX_BYTES:
+                break
+            content = msgspec.json.encode(kept[start:])
         row = (self._notebook, name, content, mask(source), time.time())
 
         def write(connection: Connection) -> None:
@@ -98,9 +104,9 @@ class SavedChats(Mapping[str, list[Any]]):
             "SELECT name FROM chats WHERE notebook = ? AND substr(name, 1, ?) = ? ORDER BY changed DESC",
             (self._notebook, len(begin), begin),
         )
-        earlier = [one for (one,) in rows if one.endswith(end) and _is_date(one[len(begin) : -len(end)])]
-        for one in earlier[MAX_EARLIER:]:
-            connection.execute("DELETE FROM chats WHERE notebook = ? AND name = ?", (self._notebook, one))
+        earlier = [chat for (chat,) in rows if chat.endswith(end) and _is_date(chat[len(begin) : -len(end)])]
+        for chat in earlier[MAX_EARLIER:]:
+            connection.execute("DELETE FROM chats WHERE notebook = ? AND name = ?", (self._notebook, chat))
 
     async def find(self, name: str) -> SavedChat | None:
         """Return a chat, or None."""
@@ -161,17 +167,6 @@ class SavedChats(Mapping[str, list[Any]]):
 
     def _unknown(self, name: object) -> UnknownName:
         return UnknownName(f"there is no chat {shown(name)}", hint=f"chats: {', '.join(self) or 'none'}")
-
-
-def _bounded(messages: list[Any]) -> bytes:
-    """The JSON of the messages, without the oldest questions if it is too long."""
-    content = msgspec.json.encode(messages)
-    starts = [number for number, message in enumerate(messages) if number and _is_question(message)]
-    for start in [*starts, len(messages)]:
-        if len(content) <= MAX_BYTES:
-            break
-        content = msgspec.json.encode(messages[start:])
-    return content
 
 
 def _is_date(text: str) -> bool:

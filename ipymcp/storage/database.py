@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from ipymcp.files import create_file, foreign, make_private
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Sequence
     from pathlib import Path
     from sqlite3 import Connection
@@ -390,7 +389,7 @@ class Database:
         except OSError as error:
             self._degrade(f"cannot be opened ({error.strerror})", None)
         except sqlite3.Error as error:
-            code = _code(error)
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code
             if code not in _REASONS or not self.is_lasting:
                 raise
             self._degrade(_REASONS[code], self._connection if code in _STILL_READABLE else None)
@@ -410,10 +409,17 @@ class Database:
 
     def _degrade(self, reason: str, readable: Connection | None) -> None:
         """Continue in memory with the data that can still be read."""
+        import sqlite3
+
         failed, self.is_lasting = self._connection, False
         self._connection = _connect(":memory:", self._timeout)
         if readable is not None:
-            _copy(readable, self._connection)
+            tables = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            with suppress(sqlite3.Error):
+                for (table,) in tables:
+                    rows = readable.execute(f"SELECT * FROM {table}")
+                    placeholders = ", ".join("?" * len(rows.description))
+                    self._connection.executemany(f"INSERT INTO {table} VALUES ({placeholders})", rows)
         if failed is not None:
             failed.close()
         self._warn(f"{self.path} {reason}: new data is kept in memory, until this kernel ends")
@@ -460,22 +466,6 @@ def _transaction(connection: Connection, function: Callable[[Connection], T]) ->
             connection.execute("ROLLBACK")
         raise
     return result
-
-
-def _copy(source: Connection, target: Connection) -> None:
-    import sqlite3
-
-    tables = target.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    with suppress(sqlite3.Error):
-        for (table,) in tables:
-            cursor = source.execute(f"SELECT * FROM {table}")
-            placeholders = ", ".join("?" * len(cursor.description))
-            target.executemany(f"INSERT INTO {table} VALUES ({placeholders})", cursor)
-
-
-def _code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary error code."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _log_failure(future: Future[Any]) -> None:

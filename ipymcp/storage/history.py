@@ -431,7 +431,7 @@ class History:
     def _insert(
         self, connection: Connection, table: str, records: list[CallRecord]
     ) -> tuple[list[dict[str, Any]], int]:
-        """Insert many rows per statement; return their columns and the number of the last."""
+        """Insert many rows per statement, and delete old ones; return their columns and the number of the last."""
         has_values = self.mode == "values"  # read once, so that every row has the same columns
         rows = [self._row(record, has_values=has_values) for record in records]
         columns = [*rows[0]]
@@ -443,7 +443,13 @@ class History:
             cursor = connection.execute(sql, [*chain.from_iterable(row.values() for row in batch)])
             last = cursor.lastrowid or 0
             cursor.close()
-        self._prune(connection, table, len(records))
+        self._since_pruned[table] += len(records)
+        if self._since_pruned[table] >= _PRUNE_EVERY:
+            self._since_pruned[table] = 0
+            connection.execute(f"DELETE FROM {table} WHERE id <= (SELECT max(id) FROM {table}) - ?", (MAX_ROWS,))
+        if time.monotonic() - self._pruned[table] > _AGE_CHECK_INTERVAL:  # rarely, because it scans the whole table
+            self._pruned[table] = time.monotonic()
+            connection.execute(f"DELETE FROM {table} WHERE time < ?", (time.time() - MAX_AGE,))
         return rows, last
 
     def _row(self, record: CallRecord, *, has_values: bool) -> dict[str, Any]:
@@ -488,15 +494,6 @@ class History:
             self._kept_bytes -= kept.popitem(last=False)[1].size
         self._kept = kept
 
-    def _prune(self, connection: Connection, table: str, added: int) -> None:
-        self._since_pruned[table] += added
-        if self._since_pruned[table] >= _PRUNE_EVERY:
-            self._since_pruned[table] = 0
-            connection.execute(f"DELETE FROM {table} WHERE id <= (SELECT max(id) FROM {table}) - ?", (MAX_ROWS,))
-        if time.monotonic() - self._pruned[table] > _AGE_CHECK_INTERVAL:  # rarely, because it scans the whole table
-            self._pruned[table] = time.monotonic()
-            connection.execute(f"DELETE FROM {table} WHERE time < ?", (time.time() - MAX_AGE,))
-
 
 def _stored_value(value: bytes | Raw) -> bytes:
     text = bytes(memoryview(value)[:_MAX_VALUE]).decode("utf-8", "replace")
@@ -524,19 +521,17 @@ def _outcome(record: CallRecord) -> tuple[Outcome, str]:
         error = ToolFailure(message) if message else None
     if error is None:
         return "done", ""
-    return _outcome_of(error), mask(f"{_name(error)}: {_line(_message(error))}")
+    if isinstance(error, CallInterrupted):
+        outcome = "interrupted"
+    elif isinstance(error, CallCancelled):
+        outcome = "cancelled"
+    else:
+        outcome = "refused" if isinstance(error, PolicyError) else "failed"
+    return outcome, mask(f"{_name(error)}: {_line(_message(error))}")
 
 
 def _name(error: Exception) -> str:
     return "ToolError" if isinstance(error, ToolFailure) else type(error).__name__
-
-
-def _outcome_of(error: Exception) -> Outcome:
-    if isinstance(error, CallInterrupted):
-        return "interrupted"
-    if isinstance(error, CallCancelled):
-        return "cancelled"
-    return "refused" if isinstance(error, PolicyError) else "failed"
 
 
 def _message(error: Exception) -> str:

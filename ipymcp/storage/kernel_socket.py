@@ -81,13 +81,13 @@ def announced(file: Path) -> Announced | None:
     return _read(file) if _is_private(file, stat.S_ISREG, others) else None
 
 
-def is_guarded(found: Announced) -> bool:
+def is_guarded(kernel: Announced) -> bool:
     """Whether the socket and its folder are accessible to the user alone, so that no one else can have created them."""
-    path = Path(found.socket)
+    path = Path(kernel.socket)
     return path.is_absolute() and _is_private(path, stat.S_ISSOCK) and _is_private(path.parent, stat.S_ISDIR)
 
 
-def is_alive(found: Announced) -> bool:
+def is_alive(kernel: Announced) -> bool:
     """Whether the kernel that wrote the file is running.
 
     A process that started after the recorded time has reused the process id, or the clock was changed: then the kernel
@@ -96,10 +96,10 @@ def is_alive(found: Announced) -> bool:
     import psutil  # not needed by a Jupyter server without panels
 
     try:
-        process = psutil.Process(found.pid)
+        process = psutil.Process(kernel.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        return process.create_time() <= found.started + _SLACK or _accepts_connections(found.socket)
+        return process.create_time() <= kernel.started + _SLACK or _accepts_connections(kernel.socket)
     except psutil.NoSuchProcess:
         return False
     except psutil.Error:
@@ -109,13 +109,14 @@ def is_alive(found: Announced) -> bool:
 def sweep(runtime: Path) -> None:
     """Remove the runtime files and socket folders of kernels that no longer run."""
     for file in runtime.glob(f"{PREFIX}*.json"):
-        found = _read(file)
-        if found is None or not found.is_here or is_alive(found):
+        kernel = _read(file)
+        if kernel is None or not kernel.is_here or is_alive(kernel):
             continue
         file.unlink(missing_ok=True)
-        folder = Path(found.socket).parent
-        if folder.name.startswith(PREFIX) and not folder.is_symlink() and _is_own(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+        folder = Path(kernel.socket).parent
+        with contextlib.suppress(OSError):
+            if folder.name.startswith(PREFIX) and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read(file: Path) -> Announced | None:
@@ -143,9 +144,3 @@ def _is_private(path: Path, is_kind: Any, others: int = _OTHERS) -> bool:
     except OSError:
         return False
     return is_kind(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & others
-
-
-def _is_own(folder: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return folder.stat().st_uid == os.getuid()
-    return False

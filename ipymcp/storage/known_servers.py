@@ -63,7 +63,7 @@ class KnownServer(Struct, frozen=True):
     """The latest response, in seconds since the epoch."""
 
 
-class _Changes(NamedTuple):
+class _PendingRows(NamedTuple):
     """Pending changes to the tables."""
 
     servers: dict[str, dict[str, Any]]
@@ -121,7 +121,7 @@ class KnownServers:
 
     def listed(self, digest: str, kind: str, definitions: Iterable[msgspec.Struct]) -> None:
         """Record the listing of one of the `KINDS` of definitions."""
-        items = [_masked(_without_absent(each), kind in _CALLED) for each in definitions]
+        items = [_masked_json(each, kind in _CALLED) for each in definitions]
         with self._lock:
             self._lists[digest, kind] = b"[" + b",".join(items) + b"]", len(items), time.time()
         self._schedule()
@@ -155,20 +155,16 @@ class KnownServers:
             if self._is_scheduled:
                 return
             self._is_scheduled = True
-        taken: list[_Changes] = []
+        taken: list[_PendingRows] = []
 
         def write(connection: Connection) -> None:
             if not taken:  # the database repeats a transaction when its file fails
-                taken.append(self._take())
+                with self._lock:
+                    taken.append(_PendingRows(self._changes, self._lists))
+                    self._changes, self._lists, self._is_scheduled = {}, {}, False
             taken[0].write(connection)
 
         self._database.post(write)
-
-    def _take(self) -> _Changes:
-        with self._lock:
-            taken = _Changes(self._changes, self._lists)
-            self._changes, self._lists, self._is_scheduled = {}, {}, False
-        return taken
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -225,17 +221,16 @@ def _server(row: Row) -> KnownServer:
     return KnownServer(**values)
 
 
-def _without_absent(definition: msgspec.Struct) -> dict[str, Any]:
-    """Return a definition's members without its icons and absent ones, which are `None` or an empty `Raw`."""
+def _masked_json(definition: msgspec.Struct, is_called: bool) -> bytes:
+    """Encode a definition without its icons and absent members, which are `None` or an empty `Raw`.
+
+    Secrets are masked, except in the name of a callable, which may equal a secret (`postgres`).
+    """
     values = zip(definition.__struct_encode_fields__, msgspec.structs.astuple(definition), strict=True)
-    return {name: value for name, value in values if name != "icons" and value is not None and value != msgspec.Raw()}
-
-
-def _masked(definition: dict[str, Any], is_called: bool) -> bytes:
-    """Encode as JSON with secrets masked, except in the name of a callable, which may equal a secret (`postgres`)."""
-    name = msgspec.json.encode({"name": definition.pop("name")})[:-1] if is_called else b"{"
-    rest = mask(msgspec.json.encode(definition).decode("utf-8", "replace")).encode()
-    return name + (b"," if is_called and definition else b"") + rest[1:]
+    members = {key: value for key, value in values if key != "icons" and value is not None and value != msgspec.Raw()}
+    name = msgspec.json.encode({"name": members.pop("name")})[:-1] if is_called else b"{"
+    rest = mask(msgspec.json.encode(members).decode("utf-8", "replace")).encode()
+    return name + (b"," if is_called and members else b"") + rest[1:]
 
 
 def _auth_type(definition: ServerDefinition) -> AuthType:

@@ -123,18 +123,18 @@ class NotebookMemory:
             return UsedServer(name, digest, file)
         try:
             text = self._vault().open(_label(notebook, name), stored).encode() if is_sealed else stored
-            known = msgspec.json.decode(text, type=_Stored)
+            definition = msgspec.json.decode(text, type=_Stored)
         except SecretError as error:
             return UsedServer(name, digest, file, problem=error.message)
         except ValueError:  # of another version
             return UsedServer(name, digest, file)
-        return UsedServer(name, digest, file, known.typed, known.changes, known.original)
+        return UsedServer(name, digest, file, definition.typed, definition.changes, definition.original)
 
     # -- rules --------------------------------------------------------------------------------------------------------
 
     def decided(self, notebook: str, *rules: NotebookRule) -> None:
         """Store decisions, each in place of one about the same."""
-        rows = [(notebook, one.kind, one.pattern, one.decision, one.digest, one.doubted, time.time()) for one in rules]
+        rows = [(notebook, *msgspec.structs.astuple(rule), time.time()) for rule in rules]
         sql = "INSERT OR REPLACE INTO notebook_rules VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._database.post(lambda connection: connection.executemany(sql, rows))
 

@@ -76,7 +76,16 @@ class Vault:
         """
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        key = self._read_key() or self._make_key()
+        key = self._read_key()
+        if key is None:
+            try:
+                create_file(self._path, os.urandom(_KEY_BYTES))  # unless another kernel just has
+                self._key = key = self._read()
+            except OSError as error:
+                raise SecretError(
+                    f"{self._path} cannot be created ({error.strerror})",
+                    hint="set IPYMCP_STATE_DIR to a folder of yours",
+                ) from None
         nonce = os.urandom(_NONCE_BYTES)
         return _key_id(key) + nonce + AESGCM(key).encrypt(nonce, value.encode(), name.encode())
 
@@ -124,17 +133,6 @@ class Vault:
         if len(key) != _KEY_BYTES:
             raise SecretError(f"{path} does not contain a key", hint="restore the right file, or remove it")
         return key
-
-    def _make_key(self) -> bytes:
-        """Create the key file, unless another kernel just has."""
-        try:
-            create_file(self._path, os.urandom(_KEY_BYTES))
-            self._key = self._read()
-        except OSError as error:
-            raise SecretError(
-                f"{self._path} cannot be created ({error.strerror})", hint="set IPYMCP_STATE_DIR to a folder of yours"
-            ) from None
-        return self._key
 
 
 def _key_id(key: bytes) -> bytes:
@@ -225,11 +223,8 @@ def _real_backend() -> Any:
     keyring: Any = importlib.import_module("keyring")
     backend: Any = keyring.get_keyring()
     chained: list[Any] = list(getattr(backend, "backends", None) or [backend])  # a chainer has several
-    return next((each for each in chained if _is_real(each)), None)
-
-
-def _is_real(backend: Any) -> bool:
-    return float(backend.priority) >= _MIN_PRIORITY and "plaintext" not in repr(backend).lower()
+    strong = (each for each in chained if float(each.priority) >= _MIN_PRIORITY)
+    return next((each for each in strong if "plaintext" not in repr(each).lower()), None)
 
 
 Kind = Literal["secret", "input", "tokens", "registration"]
@@ -460,33 +455,33 @@ class Inputs:
 
     def _replace(self, definition: ServerDefinition, name: str, digest: str, value: str) -> None:
         """Store a value, and delete those of older definitions of the server."""
-        for one in self.kept():
-            if (one.id, one.server, one.file) == (name, definition.name, str(definition.source)):
-                self._store.delete("input", one.kept.name)
+        for stored in self.kept():
+            if (stored.id, stored.server, stored.file) == (name, definition.name, str(definition.source)):
+                self._store.delete("input", stored.kept.name)
         self._store.set("input", _key(definition, name, digest), value)
 
     def kept(self) -> list[StoredInput]:
         """Return the stored passwords, sorted by id. Blocking."""
-        found: list[StoredInput] = []
+        inputs: list[StoredInput] = []
         for kept in self._store.kept("input"):
             name, server, file, _ = json.loads(kept.name)
-            found.append(StoredInput(name, server, file, kept))
-        return sorted(found, key=lambda one: (one.id, one.file, one.server))
+            inputs.append(StoredInput(name, server, file, kept))
+        return sorted(inputs, key=lambda stored: (stored.id, stored.file, stored.server))
 
     def forget(self, name: str) -> bool:
         """Delete the values of an id for every server, and return whether there were any. Blocking."""
         given = [key for key in self._given if key[1] == name]
         for key in given:
             del self._given[key]
-        kept = [one for one in self.kept() if one.id == name]
-        for one in kept:
-            self._store.delete("input", one.kept.name)
-            self._kept.discard(one.kept.name)
+        kept = [stored.kept.name for stored in self.kept() if stored.id == name]
+        for key in kept:
+            self._store.delete("input", key)
+            self._kept.discard(key)
         return bool(given or kept)
 
-    def check(self, one: StoredInput) -> str:
+    def check(self, stored: StoredInput) -> str:
         """Return why a password cannot be read; empty if it can. Blocking."""
-        return self._store.check("input", one.kept.name)
+        return self._store.check("input", stored.kept.name)
 
 
 def _key(definition: ServerDefinition, name: str, digest: str) -> str:
@@ -517,9 +512,9 @@ class StoredTokens:
 
     async def registration(self, issuer: str, redirect_uri: str) -> Registration | None:
         """Return the client that is registered with an issuer for a redirect URI."""
-        found = await self._get("registration", _name(issuer, redirect_uri), Registration)
-        mask.add_tokens(found.client_secret if found else None)
-        return found
+        registration = await self._get("registration", _name(issuer, redirect_uri), Registration)
+        mask.add_tokens(registration.client_secret if registration else None)
+        return registration
 
     async def redirect_uris(self, issuer: str) -> tuple[str, ...]:
         """Return the redirect URIs of the clients registered with an issuer, newest first."""

@@ -19,7 +19,7 @@ from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth import discovery, tokens
 from ipymcp.protocol.oauth.clients import OAuthSettings, Registration, auth_method
 from ipymcp.protocol.oauth.discovery import AuthorizationServer
-from ipymcp.protocol.oauth.http import MetadataClient, Refused
+from ipymcp.protocol.oauth.http import MetadataClient, OAuthError
 from ipymcp.protocol.oauth.tokens import TokenClient, TokenRequest, Tokens, challenge_of
 from tests.errors import refused
 from tests.oauth_site import ISSUER, Site
@@ -223,7 +223,7 @@ def test_a_key_that_cannot_sign_is_refused_without_showing_it() -> None:
 def test_an_errors_text_is_one_line_and_gives_no_secret_away() -> None:
     description = "bad\n\x1b[31msecret hunter2hunter2 for the-secret-code" + "x" * 500
     site = answering({"error": "invalid_client", "error_description": description})
-    message, hint = refused(Refused, ask, site, Registration("id", "client_secret_post", "hunter2hunter2"))
+    message, hint = refused(OAuthError, ask, site, Registration("id", "client_secret_post", "hunter2hunter2"))
     assert message.startswith("auth.example refused the token request (invalid_client: bad [31msecret *** for ***xxx")
     assert len(message) < 260
     assert hint == "check client_id and client_secret in its auth"

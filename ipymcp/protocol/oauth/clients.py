@@ -17,7 +17,6 @@ from urllib.parse import quote
 from ipymcp.errors import AuthError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
     from joserfc.jwk import ECKey, OKPKey, RSAKey
@@ -136,36 +135,16 @@ def proof(client: Registration, settings: OAuthSettings, server: AuthorizationSe
     Raises:
         AuthError: The private key is missing or cannot sign.
     """
-    return _PROOFS[client.method](client, settings, server)
-
-
-def _no_proof(client: Registration, *_: object) -> Proof:
-    return {"client_id": client.client_id}, {}
-
-
-def _basic(client: Registration, *_: object) -> Proof:
-    if client.client_secret is None:
-        return _no_proof(client)
+    if client.method == "private_key_jwt":
+        assertion = _assertion(client.client_id, settings, server)
+        return {"client_assertion_type": _ASSERTION, "client_assertion": assertion}, {}
+    fields = {"client_id": client.client_id}
+    if client.method == "none" or client.client_secret is None:
+        return fields, {}
+    if client.method == "client_secret_post":
+        return {**fields, "client_secret": client.client_secret}, {}
     pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
-    return {"client_id": client.client_id}, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-
-
-def _post(client: Registration, *_: object) -> Proof:
-    fields = {"client_id": client.client_id, "client_secret": client.client_secret}
-    return {name: value for name, value in fields.items() if value is not None}, {}
-
-
-def _signed(client: Registration, settings: OAuthSettings, server: AuthorizationServer) -> Proof:
-    assertion = _assertion(client.client_id, settings, server)
-    return {"client_assertion_type": _ASSERTION, "client_assertion": assertion}, {}
-
-
-_PROOFS: Mapping[AuthMethod, Callable[[Registration, OAuthSettings, AuthorizationServer], Proof]] = {
-    "none": _no_proof,
-    "client_secret_basic": _basic,
-    "client_secret_post": _post,
-    "private_key_jwt": _signed,
-}
+    return fields, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
 def _assertion(client_id: str, settings: OAuthSettings, server: AuthorizationServer) -> str:

@@ -82,15 +82,15 @@ def _challenges(text: str) -> Iterator[Challenge]:
     while position < len(text):
         if text[position] in ", \t\r\n":
             position += 1
-        elif scheme is not None and (found := _PARAMETER.match(text, position)):
-            name, quoted, plain = found.groups()
+        elif scheme is not None and (parameter := _PARAMETER.match(text, position)):
+            name, quoted, plain = parameter.groups()
             parameters.setdefault(name.lower(), plain if quoted is None else _ESCAPED.sub(r"\1", quoted))
-            position = found.end()
-        elif found := _SCHEME.match(text, position):
+            position = parameter.end()
+        elif word := _SCHEME.match(text, position):
             if scheme is not None:
                 yield Challenge(scheme, parameters)
-            scheme, parameters = found[1].lower(), {}
-            position = found.end()
+            scheme, parameters = word[1].lower(), {}
+            position = word.end()
             if not _PARAMETER.match(text, position) and (token68 := _TOKEN68.match(text, position)):
                 position = token68.end()
         else:
@@ -216,10 +216,12 @@ async def authorization_server(web: MetadataClient, issuer: str, server_url: str
         document, problem = await web.document(url, "the authorization server's metadata")
         if document is None or "token_endpoint" not in document:
             problems += [f"{url} {problem}"] if problem else []
-        elif not _is_same(document.get("issuer"), issuer):
-            problems.append(f"{url} gives the issuer as {str(document.get('issuer'))[:200]!a}, not {issuer!r}")
-        else:
+            continue
+        given = document.get("issuer")
+        # Compared as strings (RFC 8414 section 3.3), ignoring a slash at the end, which URL types add.
+        if isinstance(given, str) and given.rstrip("/") == issuer.rstrip("/"):
             return _server(web, document)
+        problems.append(f"{url} gives the issuer as {str(given)[:200]!a}, not {issuer!r}")
     if problems:
         raise AuthError(f"cannot log in: {problems[0]}", hint=_OPERATOR_HINT)
     base = addresses.origin(issuer)
@@ -227,11 +229,6 @@ async def authorization_server(web: MetadataClient, issuer: str, server_url: str
         message = f"cannot log in: the authorization server {addresses.host(issuer)} publishes no metadata"
         raise AuthError(message, hint=_OPERATOR_HINT)
     return AuthorizationServer(base, f"{base}/authorize", f"{base}/token", f"{base}/register", is_assumed=True)
-
-
-def _is_same(given: object, expected: str) -> bool:
-    """Compare issuers as strings (RFC 8414 section 3.3), ignoring a slash at the end, which URL types add."""
-    return isinstance(given, str) and given.rstrip("/") == expected.rstrip("/")
 
 
 def _server(web: MetadataClient, document: dict[str, Any]) -> AuthorizationServer:

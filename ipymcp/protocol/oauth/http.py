@@ -31,6 +31,14 @@ _MAX_REDIRECTS = 3
 _PASSING = frozenset({408, 425, 429})
 _FORM = "application/x-www-form-urlencoded"
 _MAX_ERROR_TEXT = 200
+_NOT_THIS_WAY = "the authorization server does not allow this client to log in this way"
+_HINTS = {
+    "invalid_client": "check client_id and client_secret in its auth",
+    "invalid_scope": "set scopes in its auth to scopes that the server supports",
+    "unauthorized_client": _NOT_THIS_WAY,
+    "unsupported_grant_type": _NOT_THIS_WAY,
+}
+"""Hints by OAuth error code."""
 
 
 class Fetch(Protocol):
@@ -77,7 +85,7 @@ class Reply(NamedTuple):
     """None if the response is not a JSON object."""
 
 
-class Refused(AuthError):
+class OAuthError(AuthError):
     """The authorization server responded with an OAuth error. Shown to users as an `AuthError`."""
 
     def __init__(self, message: str, *, code: str, hint: str) -> None:
@@ -204,7 +212,7 @@ def read_reply(reply: Reply, host: str, what: str, hidden: list[str]) -> dict[st
         hidden: Secrets to remove from error messages.
 
     Raises:
-        Refused: The response is an OAuth error.
+        OAuthError: The response is an OAuth error.
         AuthError: The response is unreadable.
     """
     document = reply.document
@@ -218,29 +226,16 @@ def read_reply(reply: Reply, host: str, what: str, hidden: list[str]) -> dict[st
     return document
 
 
-def refusal(error: str, description: str, host: str, what: str, hidden: list[str]) -> Refused:
+def refusal(error: str, description: str, host: str, what: str, hidden: list[str]) -> OAuthError:
     """Build the exception for an OAuth error, with a short message that contains no secrets."""
-    reason = _one_line(f"{error}: {description}" if description else error, hidden)
-    return Refused(f"{host} refused {what} ({reason})", code=error, hint=_hint(error))
-
-
-def _one_line(text: str, hidden: list[str]) -> str:
+    reason = f"{error}: {description}" if description else error
     for secret in hidden:
         if len(secret) >= 8:
-            text = text.replace(secret, "***")
-    return " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _MAX_ERROR_TEXT]).split())[
-        :_MAX_ERROR_TEXT
-    ]
-
-
-def _hint(code: str) -> str:
-    if code == "invalid_client":
-        return "check client_id and client_secret in its auth"
-    if code == "invalid_scope":
-        return "set scopes in its auth to scopes that the server supports"
-    if code in ("unauthorized_client", "unsupported_grant_type"):
-        return "the authorization server does not allow this client to log in this way"
-    return "%mcp start NAME tries again"
+            reason = reason.replace(secret, "***")
+    reason = "".join(each if each.isprintable() else " " for each in reason[: 4 * _MAX_ERROR_TEXT])
+    reason = " ".join(reason.split())[:_MAX_ERROR_TEXT]
+    hint = _HINTS.get(error, "%mcp start NAME tries again")
+    return OAuthError(f"{host} refused {what} ({reason})", code=error, hint=hint)
 
 
 async def fetch(

@@ -16,7 +16,7 @@ from ipymcp.errors import AuthError
 from ipymcp.masking import mask
 from ipymcp.protocol.oauth import discovery
 from ipymcp.protocol.oauth.discovery import ScopeRequest, scope_request
-from ipymcp.protocol.oauth.http import MetadataClient, Refused
+from ipymcp.protocol.oauth.http import MetadataClient, OAuthError
 from ipymcp.protocol.oauth.redirect import Login
 from ipymcp.protocol.oauth.registration import configured
 from ipymcp.protocol.oauth.tokens import TokenClient, TokenKey
@@ -77,7 +77,9 @@ class OAuth:
         self._url = server_url
         self._settings = settings
         self._store = store
-        self._web = MetadataClient(http, loopback=addresses.is_loopback(server_url), trusted=_named_by_user(settings))
+        named = (settings.issuer, settings.idp_issuer, settings.idp_token_endpoint)
+        trusted = frozenset(addresses.host(url) for url in named if url)
+        self._web = MetadataClient(http, loopback=addresses.is_loopback(server_url), trusted=trusted)
         self._login = Login(self._web, settings, store, user, open_redirect)
         self._definition = definition or addresses.canonical(server_url)
         self._lock = asyncio.Lock()
@@ -130,7 +132,9 @@ class OAuth:
         async with self._lock:
             await self._load()
             self._web.answered_from(peer)
-            if self._has_newer_token(asked, sent) or await self._adopt(asked, sent):
+            if self._has_newer_token(asked, sent):
+                return True
+            if await self._find() and self._has_newer_token(asked, sent):  # another kernel has stored it meanwhile
                 return True
             if self._failure is not None and self._failures != failures:
                 raise copy.copy(self._failure)  # the login for this request has already failed
@@ -158,16 +162,12 @@ class OAuth:
             self._is_loaded = True
             await self._find()
 
-    async def _adopt(self, asked: ScopeRequest, sent: Mapping[str, str]) -> bool:
-        """Use tokens that another kernel has stored meanwhile, if they satisfy the challenge."""
-        return await self._find() and self._has_newer_token(asked, sent)
-
     async def _find(self) -> bool:
         """Load the newest tokens from the store. Returns whether they differ from the current ones."""
-        found = await self._store.find(self._definition)
-        if found is None or found[1] == self._held or not addresses.covers(found[0].resource, self._url):
+        stored = await self._store.find(self._definition)
+        if stored is None or stored[1] == self._held or not addresses.covers(stored[0].resource, self._url):
             return False
-        self._hold(*found, is_new=False)
+        self._hold(*stored, is_new=False)
         return True
 
     def _hold(self, key: TokenKey, tokens: Tokens, *, is_new: bool, is_refreshed: bool = False) -> None:
@@ -184,17 +184,17 @@ class OAuth:
 
     async def _obtain_tokens(self, asked: ScopeRequest) -> None:
         addresses.secure(self._url, "the server", loopback=True)
-        found = await discovery.resource(self._web, self._url, asked.resource_metadata)
-        server = await self._choose(found)
-        key = TokenKey(server.issuer, found.uri, self._definition)
+        resource = await discovery.resource(self._web, self._url, asked.resource_metadata)
+        server = await self._choose(resource)
+        key = TokenKey(server.issuer, resource.uri, self._definition)
         held = self._held if self._key == key else None
-        scopes = self._scopes(asked, found, server, held)
+        scopes = self._scopes(asked, resource, server, held)
         if held is not None and await self._renew(asked, server, key, held, scopes):
             return
         if not self._is_within_limit(server.issuer, scopes):
             message = f"the server asks for one login at {addresses.host(server.issuer)} after the other"
             raise AuthError(message, hint="tell the server's operator; %mcp start NAME tries again")
-        await self._keep(key, await self._grant(server, found.uri, scopes), is_refreshed=False)
+        await self._keep(key, await self._grant(server, resource.uri, scopes), is_refreshed=False)
         self._record_success(server.issuer, scopes)
 
     async def _renew(
@@ -222,11 +222,11 @@ class OAuth:
         self._record_success("refresh", scopes)
         return True
 
-    async def _choose(self, found: ProtectedResource) -> AuthorizationServer:
+    async def _choose(self, resource: ProtectedResource) -> AuthorizationServer:
         """Choose the authorization server: the configured one, the last one used, or the first that works."""
         preferred = (self._settings.issuer, self._key.issuer if self._key else None)
         failure: AuthError | None = None
-        for issuer in sorted(found.issuers, key=lambda issuer: issuer not in preferred):
+        for issuer in sorted(resource.issuers, key=lambda issuer: issuer not in preferred):
             try:
                 self._server = await discovery.authorization_server(self._web, issuer, self._url)
             except AuthError as error:
@@ -237,10 +237,10 @@ class OAuth:
         raise failure
 
     def _scopes(
-        self, asked: ScopeRequest, found: ProtectedResource, server: AuthorizationServer, held: Tokens | None
+        self, asked: ScopeRequest, resource: ProtectedResource, server: AuthorizationServer, held: Tokens | None
     ) -> tuple[str, ...]:
         """Determine the scopes: those already allowed, and those named by the server, configuration or metadata."""
-        named = [*self._settings.scopes, *asked.scopes] or found.scopes
+        named = [*self._settings.scopes, *asked.scopes] or resource.scopes
         before = (held.requested or held.granted) if held else ()
         scopes = list(dict.fromkeys([*before, *named]))
         by_user = self._settings.grant == "authorization_code"
@@ -294,7 +294,7 @@ class OAuth:
                 return True
             try:
                 tokens = await TokenClient(self._web, server, self._settings, key.resource).refresh(held)
-            except Refused as error:
+            except OAuthError as error:
                 if error.code not in _ENDING_ERRORS:
                     error.hint = "the login is kept: the next call tries to renew it again"
                     raise
@@ -317,9 +317,3 @@ class OAuth:
 
     def _record_success(self, kind: str, scopes: tuple[str, ...]) -> None:
         self._attempts.append((time.monotonic(), kind, frozenset(scopes)))
-
-
-def _named_by_user(settings: OAuthSettings) -> frozenset[str]:
-    """List the hosts named in the configuration."""
-    urls = (settings.issuer, settings.idp_issuer, settings.idp_token_endpoint)
-    return frozenset(addresses.host(url) for url in urls if url)

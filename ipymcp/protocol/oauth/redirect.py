@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from ipymcp.errors import AuthError
-from ipymcp.protocol.oauth.http import Refused
+from ipymcp.protocol.oauth.http import OAuthError
 from ipymcp.protocol.oauth.registration import client_for
 from ipymcp.protocol.oauth.tokens import LoginRequest, OpenRedirect, RedirectSource, TokenRequest
 from ipymcp.protocol.transports import addresses
@@ -49,12 +49,12 @@ class LoopbackRedirect:
         self._connections: set[asyncio.StreamWriter] = set()
 
     @classmethod
-    async def open(cls, state: str, known: Sequence[str] = (), uri: str | None = None) -> LoopbackRedirect:
+    async def open(cls, state: str, registered: Sequence[str] = (), uri: str | None = None) -> LoopbackRedirect:
         """Start to listen.
 
         Args:
             state: The expected `state`.
-            known: Registered redirect URIs; the first whose port is free is used.
+            registered: Registered redirect URIs; the first whose port is free is used.
             uri: The configured redirect URI; without a port, any free port is used (RFC 8252).
 
         Raises:
@@ -67,7 +67,7 @@ class LoopbackRedirect:
                 message = f"cannot log in: cannot listen on {uri} ({error.strerror or error})"
                 raise AuthError(message, hint="free that port, or change redirect_uri") from error
         pattern = uri or _ANY_PORT
-        for candidate in known:
+        for candidate in registered:
             if _is_variant(candidate, pattern):
                 with contextlib.suppress(OSError):
                     return await cls._listening(candidate, state)
@@ -113,10 +113,10 @@ class LoopbackRedirect:
     def _page(self, head: bytes) -> bytes:
         method, _, rest = head.split(b"\r\n", 1)[0].decode("latin-1").partition(" ")
         target, _, version = rest.partition(" ")
-        known = method == "GET" and version.startswith("HTTP/1.") and self._is_expected(target)
-        if known and not self._address.done():
+        is_answer = method == "GET" and version.startswith("HTTP/1.") and self._is_expected(target)
+        if is_answer and not self._address.done():
             self._address.set_result(addresses.origin(self.uri) + target)
-        status, text = ("200 OK", _ARRIVED) if known else ("404 Not Found", _UNKNOWN)
+        status, text = ("200 OK", _ARRIVED) if is_answer else ("404 Not Found", _UNKNOWN)
         body = f"<!doctype html><title>ipymcp</title><p>{text}</p>\n".encode()
         return f"HTTP/1.1 {status}\r\n{_HEADERS}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -189,8 +189,8 @@ class Login:
         """
         page = token_client.login_page()
         state = secrets.token_urlsafe(32)
-        known = await self._store.redirect_uris(server.issuer)
-        redirect = await self._redirect(state, known)
+        registered = await self._store.redirect_uris(server.issuer)
+        redirect = await self._redirect(state, registered)
         try:
             uri = redirect.uri if redirect else self._settings.redirect_uri or ""
             client = client or await client_for(self._web, server, self._settings, self._store, uri, scopes)
@@ -211,7 +211,7 @@ class Login:
                 code = token_client.code(asked, await self._user.login(request))
                 return await token_client.exchange(asked, client, code)
             except (AuthError, asyncio.CancelledError) as error:
-                if uri in known and not (isinstance(error, Refused) and error.code not in _CLIENT_ERRORS):
+                if uri in registered and not (isinstance(error, OAuthError) and error.code not in _CLIENT_ERRORS):
                     # The server may have deleted the client: its page then shows an error, and no redirect follows.
                     await self._store.forget_registration(server.issuer, uri)
                 raise
@@ -219,12 +219,12 @@ class Login:
             if redirect is not None:
                 await redirect.aclose()
 
-    async def _redirect(self, state: str, known: Sequence[str]) -> RedirectSource | None:
+    async def _redirect(self, state: str, registered: Sequence[str]) -> RedirectSource | None:
         """Open the receiver for the redirect; None if only the user will see the redirected URL."""
         if self._open_redirect is not None:
-            return await self._open_redirect(state, known)
+            return await self._open_redirect(state, registered)
         uri = self._settings.redirect_uri
         if uri is None or (urlsplit(uri).scheme == "http" and addresses.is_loopback(uri)):
-            return await LoopbackRedirect.open(state, known, uri)
+            return await LoopbackRedirect.open(state, registered, uri)
         addresses.secure(uri, "redirect_uri", loopback=True)
         return None

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from ipymcp.errors import AuthError
 from ipymcp.protocol.oauth.clients import Registration, proof
 from ipymcp.protocol.oauth.discovery import server_urls
-from ipymcp.protocol.oauth.http import Refused, read_reply, refusal
+from ipymcp.protocol.oauth.http import OAuthError, read_reply, refusal
 from ipymcp.protocol.transports import addresses
 
 if TYPE_CHECKING:
@@ -172,12 +172,12 @@ class RedirectSource(Protocol):
 class OpenRedirect(Protocol):
     """Opens a receiver for the redirect of one login."""
 
-    async def __call__(self, state: str, known: Sequence[str]) -> RedirectSource:
+    async def __call__(self, state: str, registered: Sequence[str]) -> RedirectSource:
         """Open the receiver.
 
         Args:
             state: The `state` of the login; redirects without it belong to other logins.
-            known: Registered redirect URIs, best first; using one saves a registration.
+            registered: Registered redirect URIs, best first; using one saves a registration.
         """
         ...
 
@@ -195,7 +195,7 @@ async def request(
     """Send a request to the token endpoint.
 
     Raises:
-        Refused: The response is an OAuth error.
+        OAuthError: The response is an OAuth error.
         AuthError: The endpoint cannot be reached, or its response is unreadable.
     """
     shown, headers = proof(client, settings, server)
@@ -299,7 +299,9 @@ class TokenClient:
         if not self._server.has_pkce:
             message = f"cannot log in: {self._host} does not declare support for PKCE with S256"
             raise AuthError(message, hint="MCP requires it for logins; tell the server's operator")
-        if addresses.host(page) != self._host and not self._server.sends_issuer and not self._is_configured():
+        issuer = self._settings.issuer
+        is_configured = issuer is not None and issuer.rstrip("/") == self._server.issuer.rstrip("/")
+        if addresses.host(page) != self._host and not self._server.sends_issuer and not is_configured:
             # Otherwise it could send users to an honest site, as that site's client, and receive the code.
             raise AuthError(
                 f"cannot log in: {self._host} sends its users to {addresses.host(page)}, and responses from there "
@@ -317,11 +319,6 @@ class TokenClient:
     def answer_to(self) -> str:
         """Host that receives the authorization code and the client's secret."""
         return addresses.host(self._server.token_endpoint)
-
-    def _is_configured(self) -> bool:
-        """Return whether the user configured this authorization server."""
-        issuer = self._settings.issuer
-        return issuer is not None and issuer.rstrip("/") == self._server.issuer.rstrip("/")
 
     def request_url(self, page: str, asked: TokenRequest, client: Registration) -> str:
         """Build the login page's URL for one login.
@@ -356,9 +353,19 @@ class TokenClient:
             AuthError: The URL is not a response to this login, or the login was refused.
         """
         answer = self._answer(asked, address)
-        self._check_issuer(answer.get("iss"))
-        if error := answer.get("error"):
-            raise self._refusal(error, answer.get("error_description", ""))
+        issuer = answer.get("iss")
+        # The issuer (RFC 9207 section 2.4), before anything else in the response is used.
+        hint = "this may be a mix-up attack; tell the server's operator"
+        if issuer is None and self._server.sends_issuer:
+            raise AuthError(f"the answer lacks the issuer (iss) that {self._host} always sends", hint=hint)
+        if issuer is not None and issuer != self._server.issuer:
+            raise AuthError(f"the answer to the login at {self._host} names another issuer", hint=hint)
+        error = answer.get("error")
+        if error == "access_denied":
+            message = f"the login at {self._host} was refused (access_denied)"
+            raise OAuthError(message, code=error, hint="%mcp start NAME asks again")
+        if error:
+            raise refusal(error, answer.get("error_description", ""), self._host, "the login", [])
         return answer["code"]
 
     def paste_error(self, asked: TokenRequest, address: str) -> str:
@@ -390,21 +397,6 @@ class TokenClient:
         if not any(answer.get(name, [""])[0] for name in ("code", "error")):
             raise AuthError(f"the answer of {self._host} contains no code", hint=hint)
         return {name: values[0] for name, values in answer.items()}
-
-    def _check_issuer(self, given: str | None) -> None:
-        """Compare the issuer (RFC 9207 section 2.4), before anything else in the response is used."""
-        hint = "this may be a mix-up attack; tell the server's operator"
-        if given is None:
-            if self._server.sends_issuer:
-                raise AuthError(f"the answer lacks the issuer (iss) that {self._host} always sends", hint=hint)
-        elif given != self._server.issuer:
-            raise AuthError(f"the answer to the login at {self._host} names another issuer", hint=hint)
-
-    def _refusal(self, error: str, description: str) -> AuthError:
-        if error == "access_denied":
-            message = f"the login at {self._host} was refused (access_denied)"
-            return Refused(message, code=error, hint="%mcp start NAME asks again")
-        return refusal(error, description, self._host, "the login", [])
 
     async def exchange(self, asked: TokenRequest, client: Registration, code: str) -> Tokens:
         """Exchange an authorization code for tokens."""
@@ -462,7 +454,7 @@ class TokenClient:
         reply = await self._web.post_form(url, fields, {}, "the identity provider's token endpoint")
         try:
             document = read_reply(reply, host, "the request to vouch for the user", list(fields.values()))
-        except Refused as error:
+        except OAuthError as error:
             if error.code == "invalid_grant":
                 error.hint = "the identity token may have expired: set a new idp_token in its auth"
             raise

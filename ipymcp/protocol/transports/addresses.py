@@ -112,19 +112,14 @@ def zone_of(host: str) -> Zone | None:
     ip = literal_address(host)
     if ip is None:
         return None
-    ip = _embedded(ip)
+    if isinstance(ip, ipaddress.IPv6Address):  # the IPv4 address that it embeds, if any
+        if ip in _NAT64:
+            ip = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        else:
+            ip = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
     if ip.is_loopback or ip.is_unspecified or ip.is_link_local or ip.is_multicast or str(ip) in _own_addresses():
         return Zone.LOCAL
     return Zone.PUBLIC if ip.is_global else Zone.PRIVATE
-
-
-def _embedded(ip: IpAddress) -> IpAddress:
-    """Extract the IPv4 address that an IPv6 address embeds, if any."""
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip in _NAT64:
-            return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
-        return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else ip)
-    return ip
 
 
 def _own_addresses() -> set[str]:
@@ -173,7 +168,6 @@ def _show_origin(url: SplitResult) -> str:
 # -- URLs of a login ---------------------------------------------------------------------------------------------------
 
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
 SERVER_FAULT = "a fault of the server: tell its operator"
 
 
@@ -183,7 +177,7 @@ def host(url: str) -> str:
     if parts is None or not parts.hostname:
         return "?"
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return name if parts.port in (None, _DEFAULT_PORTS.get(parts.scheme)) else f"{name}:{parts.port}"
+    return name if parts.port in (None, _PORTS.get(parts.scheme)) else f"{name}:{parts.port}"
 
 
 def origin(url: str) -> str:
@@ -223,7 +217,7 @@ def secure(url: str, what: str, *, loopback: bool) -> str:
     """
     parts = _parts_of(url)
     is_plain = url.isascii() and url.isprintable() and " " not in url  # other letters may look like ASCII letters
-    if parts is None or not parts.hostname or parts.scheme not in _DEFAULT_PORTS or not is_plain:
+    if parts is None or not parts.hostname or parts.scheme not in _PORTS or not is_plain:
         raise AuthError(f"cannot log in: {what} is not a web address: {url[:200]!a}", hint=SERVER_FAULT)
     if parts.username is not None or parts.fragment:
         raise AuthError(f"cannot log in: {what} on {host(url)} contains a user name or a fragment", hint=SERVER_FAULT)

@@ -83,9 +83,18 @@ class EventParser:
     def feed(self, chunk: bytes) -> list[Event | Oversized]:
         """Return the events completed by this chunk."""
         if self._start is not None:
-            chunk = self._without_mark(chunk)
+            chunk = self._start + chunk
+            if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+                self._start = chunk
+                return []
+            self._start = None
+            chunk = chunk.removeprefix(_BOM)
         if b"\r" in chunk or self._ends_with_cr:
-            chunk = self._with_line_feeds(chunk)
+            if self._ends_with_cr and chunk:
+                chunk = chunk.removeprefix(b"\n")  # the other half of a line end already seen
+                self._ends_with_cr = False
+            self._ends_with_cr = self._ends_with_cr or chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *ends, rest = chunk.split(b"\n")
         events: list[Event | Oversized] = []
         for end in ends:
@@ -93,21 +102,6 @@ class EventParser:
         if rest:
             self._keep(rest, events)
         return events
-
-    def _without_mark(self, chunk: bytes) -> bytes:
-        start = (self._start or b"") + chunk
-        if len(start) < len(_BOM) and _BOM.startswith(start):
-            self._start = start
-            return b""
-        self._start = None
-        return start.removeprefix(_BOM)
-
-    def _with_line_feeds(self, chunk: bytes) -> bytes:
-        if self._ends_with_cr and chunk:
-            chunk = chunk.removeprefix(b"\n")  # the other half of a line end already seen
-            self._ends_with_cr = False
-        self._ends_with_cr = self._ends_with_cr or chunk.endswith(b"\r")
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _complete(self, end: bytes, events: list[Event | Oversized]) -> None:
         if self._line_is_dropped:
@@ -119,12 +113,26 @@ class EventParser:
         if self._line:
             line, self._line = self._line, bytearray()
             line += end
-        if not line:
-            self._dispatch(events)
-        elif line.startswith(b"data"):
+        if line.startswith(b"data"):
             self._add_data(line, events)
-        elif len(line) <= _MAX_FIELD:
-            self._read_field(bytes(line))
+        elif line:
+            if len(line) > _MAX_FIELD:
+                return
+            name = bytes(line).partition(b":")[0]
+            value = bytes(_value(line, len(name))).decode("utf-8", "replace")
+            if name == b"event":
+                self._type = value
+            elif name == b"id" and "\0" not in value:
+                self._id = value
+            elif name == b"retry" and value.isascii() and value.isdigit() and len(value) < 10:
+                self.retry = int(value) / 1000
+        else:  # the end of the event
+            self.last_id = self._id
+            if self._over is not None:
+                events.append(self._over._replace(done=True))
+            elif self._data is not None:
+                events.append(Event(self._data, self._type or "message"))
+            self._data, self._over, self._type = None, None, ""
 
     def _keep(self, rest: bytes, events: list[Event | Oversized]) -> None:
         if self._line_is_dropped:
@@ -164,24 +172,6 @@ class EventParser:
     def _discard(self, part: bytes | bytearray) -> None:
         assert self._over is not None
         self._over = self._over.extended(part)
-
-    def _read_field(self, line: bytes) -> None:
-        name, _, _ = line.partition(b":")
-        value = bytes(_value(line, len(name))).decode("utf-8", "replace")
-        if name == b"event":
-            self._type = value
-        elif name == b"id" and "\0" not in value:
-            self._id = value
-        elif name == b"retry" and value.isascii() and value.isdigit() and len(value) < 10:
-            self.retry = int(value) / 1000
-
-    def _dispatch(self, events: list[Event | Oversized]) -> None:
-        self.last_id = self._id
-        if self._over is not None:
-            events.append(self._over._replace(done=True))
-        elif self._data is not None:
-            events.append(Event(self._data, self._type or "message"))
-        self._data, self._over, self._type = None, None, ""
 
 
 def _value(line: bytes | bytearray, name: int) -> bytes | bytearray:

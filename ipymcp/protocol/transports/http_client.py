@@ -42,14 +42,10 @@ if TYPE_CHECKING:
     from ipymcp.protocol.transports.addresses import Address
 
 
-def _socks_error() -> type[Exception]:
-    try:
-        return importlib.import_module("socksio.exceptions").SOCKSError
-    except ImportError:  # no SOCKS proxies
-        return httpcore.ProxyError
-
-
-SOCKSError = _socks_error()
+try:
+    SOCKSError: type[Exception] = importlib.import_module("socksio.exceptions").SOCKSError
+except ImportError:  # no SOCKS proxies
+    SOCKSError = httpcore.ProxyError
 FAILURES: tuple[type[Exception], ...] = (
     *(httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException),
     *(httpcore.UnsupportedProtocol, httpcore.ConnectionNotAvailable, httpx.HTTPError, SOCKSError),
@@ -91,7 +87,8 @@ def _unreachable(problem: str, error: Exception) -> Unreachable:
                 may_pass=False,
             )
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLWantReadError):  # that one is a timeout
-            return Unreachable(f"{problem}: TLS: {_tls_reason(cause)}", _CHECK_SCHEME)
+            reason = (getattr(cause, "reason", None) or str(cause)).replace("_", " ").lower()
+            return Unreachable(f"{problem}: TLS: {reason}", _CHECK_SCHEME)
         if isinstance(cause, socket.gaierror):
             return Unreachable(f"{problem}: unknown host name ({cause.strerror})", _CHECK_HOST)
         if isinstance(cause, ConnectionRefusedError):
@@ -112,10 +109,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         for member in members:
             yield from _causes(member)
         cause = cause.__cause__ or cause.__context__
-
-
-def _tls_reason(error: ssl.SSLError) -> str:
-    return (getattr(error, "reason", None) or str(error)).replace("_", " ").lower()
 
 
 def _reason(error: Exception) -> str:
@@ -341,14 +334,10 @@ class Cookies:
                 self._values.pop(match["name"], None)
             elif match["name"] in self._values or len(self._values) < _MAX_COOKIES:
                 self._values[match["name"]] = match["value"]
-                self._mask(match["value"])
+                if self._masked < _MAX_MASKED:  # not all of a server that sends another one with every answer
+                    self._masked += 1
+                    mask.add_tokens(match["value"])
             self.header = "; ".join(f"{name}={value}" for name, value in self._values.items()).encode()
-
-    def _mask(self, value: str) -> None:
-        """Mask a cookie like a token, except those of a server that sends another one with every answer."""
-        if self._masked < _MAX_MASKED:
-            self._masked += 1
-            mask.add_tokens(value)
 
     def clear(self) -> None:
         """Forget them, because the session that they belong to is over."""
@@ -467,7 +456,16 @@ class HttpClient:
         return fields
 
     async def _send_once(self, request: httpcore.Request) -> HttpResponse:
-        connection = await self._take(request.url.origin)
+        if self._is_closed:
+            raise ConnectionLost("the connection is closed")
+        connection: _PooledConnection | None = None
+        while self._idle and connection is None:
+            idle = self._idle.pop()
+            if idle.is_usable:
+                connection = idle
+            else:
+                await idle.http.aclose()
+        connection = connection or _PooledConnection(self._factory.create_connection(request.url.origin))
         try:
             response = await connection.http.handle_async_request(request)
         except BaseException as error:
@@ -477,16 +475,6 @@ class HttpClient:
                 raise request_error(error, f"{self.address.shown}{proxy}") from error
             raise
         return HttpResponse(response, connection, self)
-
-    async def _take(self, origin: httpcore.Origin) -> _PooledConnection:
-        if self._is_closed:
-            raise ConnectionLost("the connection is closed")
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.is_usable:
-                return connection
-            await connection.http.aclose()
-        return _PooledConnection(self._factory.create_connection(origin))
 
     async def keep(self, connection: _PooledConnection) -> None:
         """Keep a connection for the next request, and close connections that were idle for long."""

@@ -86,7 +86,8 @@ def is_unknown_session(status: int, body: bytes) -> bool:
         return False
     error = _json_rpc_error(body)
     if status == 200:
-        return error is not None and (known := rpc_error(error)).code == _NO_SESSION and names_session(known.message)
+        refused = rpc_error(error) if error is not None else None
+        return refused is not None and refused.code == _NO_SESSION and names_session(refused.message)
     if status == 404:
         return error is None or rpc_error(error).code != METHOD_NOT_FOUND
     return status == 410 or names_session(said(body))

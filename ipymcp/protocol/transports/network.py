@@ -69,8 +69,8 @@ class Network(httpcore.AsyncNetworkBackend):
 
     async def _connect_within_reach(self, host: str, port: int) -> tuple[asyncio.Transport, _Stream]:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        resolved = dict.fromkeys(str(info[4][0]) for info in found)
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = dict.fromkeys(str(info[4][0]) for info in infos)
         check_reach(host, resolved, self._reach)
         failure: OSError | None = None
         for address in resolved:

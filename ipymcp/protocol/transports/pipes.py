@@ -69,8 +69,15 @@ class LineSplitter:
                 lines.append(line)
         if is_plain:
             lines += filter(None, ends[1:])
-        if rest:
-            self._keep(rest, lines)
+        if not rest:
+            return lines
+        if self._over is None and len(self._line) + len(rest) <= self._limit:
+            self._line += rest
+        else:
+            is_new = self._over is None
+            self._over = self._extended(rest)
+            if is_new:
+                lines.append(self._over)
         return lines
 
     @property
@@ -104,15 +111,6 @@ class LineSplitter:
             return line
         over, self._over = self._extended(end), None
         return over._replace(done=True)
-
-    def _keep(self, rest: bytes, lines: list[bytes | bytearray | Oversized]) -> None:
-        if self._over is None and len(self._line) + len(rest) <= self._limit:
-            self._line += rest
-            return
-        is_new = self._over is None
-        self._over = self._extended(rest)
-        if is_new:
-            lines.append(self._over)
 
     def _extended(self, part: bytes) -> Oversized:
         if self._over is not None:

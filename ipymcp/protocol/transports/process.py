@@ -214,11 +214,6 @@ def still_running(processes: Sequence[ServerProcess]) -> list[ServerProcess]:
     if sys.platform != "linux" or all(process.exit_code is None for process in left):
         return left
     # Ended orphans stay in the group until they are reaped, which does not happen in some containers.
-    running = _running_groups()
-    return [process for process in left if process.pid in running]
-
-
-def _running_groups() -> set[int]:
     groups: set[int] = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -226,7 +221,7 @@ def _running_groups() -> set[int]:
                 state, _, group = stat.read().rpartition(b")")[2].split()[:3]
                 if state not in (b"Z", b"X"):
                     groups.add(int(group))
-    return groups
+    return [process for process in left if process.pid in groups]
 
 
 def escaped_descendants(pids: Iterable[int]) -> list[psutil.Process]:
@@ -237,7 +232,7 @@ def escaped_descendants(pids: Iterable[int]) -> list[psutil.Process]:
     children: dict[int, list[psutil.Process]] = {}
     for process in psutil.process_iter(["ppid"]):
         children.setdefault(process.info["ppid"], []).append(process)
-    found: list[psutil.Process] = []
+    escaped: list[psutil.Process] = []
     for root in roots:
         queue = [root]
         while queue:
@@ -246,8 +241,8 @@ def escaped_descendants(pids: Iterable[int]) -> list[psutil.Process]:
                 with contextlib.suppress(psutil.Error, OSError):
                     child.create_time()
                     if sys.platform == "win32" or os.getpgid(child.pid) != root:
-                        found.append(child)
-    return found
+                        escaped.append(child)
+    return escaped
 
 
 def end_descendants(processes: Sequence[psutil.Process], grace: float) -> None:

@@ -32,9 +32,6 @@ _MAX_LOGINS = 5
 """Maximum logins for one request."""
 
 
-def _nothing() -> None: ...
-
-
 class HttpLink:
     """Sends requests to one server.
 
@@ -78,7 +75,7 @@ class HttpLink:
         content: bytes = b"",
         *,
         url: str | None = None,
-        on_written: Callable[[], None] = _nothing,
+        on_written: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[HttpResponse, None]:
         """Send a request and yield its response, after a login if needed. See `HttpClient.send` for the arguments.
 
@@ -286,24 +283,20 @@ class SendQueue:
         if self._is_closed or post.is_aborted:
             self._finish(post)
             return
-        post.task = self.spawn(self._run(post, self._predecessors(post)))
+        predecessors: set[asyncio.Future[None]] = set()  # complete with the messages that must be delivered before
+        for earlier in (self._initialized, self._last_notification if message.kind == "notification" else None):
+            if earlier is not None and earlier.done is not None and not earlier.done.done():
+                predecessors.add(earlier.done)
+        if message.method == "notifications/cancelled":
+            for other in self._given_up:
+                other.written = other.written or self._loop.create_future()
+                predecessors.add(other.written)
+        post.task = self.spawn(self._run(post, predecessors))
         if message.kind == "notification":
             post.done = self._loop.create_future()
             self._last_notification = post
             if message.method == "notifications/initialized":
                 self._initialized = post
-
-    def _predecessors(self, post: QueuedPost) -> set[asyncio.Future[None]]:
-        """Find the messages that must be delivered before a message; return futures that complete with them."""
-        found: set[asyncio.Future[None]] = set()
-        for earlier in (self._initialized, self._last_notification if post.message.kind == "notification" else None):
-            if earlier is not None and earlier.done is not None and not earlier.done.done():
-                found.add(earlier.done)
-        if post.message.method == "notifications/cancelled":
-            for other in self._given_up:
-                other.written = other.written or self._loop.create_future()
-                found.add(other.written)
-        return found
 
     async def _run(self, post: QueuedPost, predecessors: set[asyncio.Future[None]]) -> None:
         message = post.message

@@ -153,7 +153,7 @@ class StdioTransport(Transport):
         self._process: ServerProcess | None = None
         self._writer: Writer | None = None
         self._readers: list[Reader] = []
-        self._lease: _ReadLease | None = None
+        self._lease: _PipeLease | None = None
         self._receiver: Receiver | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -197,7 +197,7 @@ class StdioTransport(Transport):
         self._writer = Writer(loop, stdin, self._input_broken.set)
         if CAN_LEASE_READS:
             output = LeasedReader(loop, stdout, self._on_output)
-            self._lease = _ReadLease(output, self._lines, partial(loop.call_soon_threadsafe, self._on_line))
+            self._lease = _PipeLease(output, self._lines, partial(loop.call_soon_threadsafe, self._on_line))
         else:
             output = Reader(loop, stdout, self._on_output)
         self._readers = [output, Reader(loop, stderr, self._on_stderr)]
@@ -260,7 +260,9 @@ class StdioTransport(Transport):
         if self._closing.is_set():
             await self._end(process, ended)
         else:
-            await self._read_remaining_output(ended)
+            rest = [asyncio.ensure_future(event.wait()) for event in (self._output_ended, self._stderr_ended)]
+            await asyncio.wait({ended, *rest}, timeout=_DRAIN_TIMEOUT)
+            waits += rest
             exit_code = process.reap() if ended.done() else None
             if self._receiver is not None and not self._closing.is_set():
                 self._receiver.lost(
@@ -270,12 +272,6 @@ class StdioTransport(Transport):
         for wait in waits:
             wait.cancel()
         self._watch.ended(process)
-
-    async def _read_remaining_output(self, ended: asyncio.Future[None]) -> None:
-        rest = [asyncio.ensure_future(event.wait()) for event in (self._output_ended, self._stderr_ended)]
-        await asyncio.wait({ended, *rest}, timeout=_DRAIN_TIMEOUT)
-        for wait in rest:
-            wait.cancel()
 
     async def _end(self, process: ServerProcess, ended: asyncio.Future[None]) -> None:
         loop = asyncio.get_running_loop()
@@ -291,7 +287,12 @@ class StdioTransport(Transport):
     def _on_output(self, chunk: bytes) -> None:
         if not chunk:
             self._unfinished = self._lines.unfinished
-            self._on_last_line(self._lines.finish())
+            line = self._lines.finish()
+            if line and self._receiver is not None:
+                if line.rstrip().endswith((b"}", b"]")):
+                    self._receiver.message(line, None)
+                else:  # the server's death cut it off
+                    self._receiver.protocol_warning(f"its output ends within a line: {excerpt(line)}")
             self._output_ended.set()
             return
         loop = asyncio.get_running_loop()
@@ -306,28 +307,18 @@ class StdioTransport(Transport):
 
     def _on_line(self, line: bytes | bytearray | Oversized) -> None:
         assert self._receiver is not None
-        if isinstance(line, Oversized):
-            self._on_oversized(line, self._receiver)
-        else:
+        if not isinstance(line, Oversized):
             self._receiver.message(line, None)
-
-    def _on_last_line(self, line: bytes) -> None:
-        """Handle an unterminated line: a message, or one that the server's death cut off."""
-        if line and self._receiver is not None:
-            if line.rstrip().endswith((b"}", b"]")):
-                self._receiver.message(line, None)
-            else:
-                self._receiver.protocol_warning(f"its output ends within a line: {excerpt(line)}")
-
-    def _on_oversized(self, line: Oversized, receiver: Receiver) -> None:
-        """Fail the call of an oversized response as soon as its id is found; the rest is discarded."""
+            return
+        # The call of an oversized response fails as soon as its id is found; the rest is discarded.
         if not self._oversized_reported:
             identifier = find_id(line.head, line.tail if line.done else b"")
             if identifier is not None:
                 self._oversized_reported = True
-                receiver.undelivered(identifier, too_large(self._limit))
+                self._receiver.undelivered(identifier, too_large(self._limit))
         if line.done:
-            receiver.protocol_warning(f"a line of {line.size:,} bytes was discarded; the limit is {self._limit:,}")
+            text = f"a line of {line.size:,} bytes was discarded; the limit is {self._limit:,}"
+            self._receiver.protocol_warning(text)
             self._oversized_reported = False
 
     def _on_stderr(self, chunk: bytes) -> None:
@@ -336,7 +327,11 @@ class StdioTransport(Transport):
         else:
             rest = self._stderr_lines.finish(keeps_end=True)
             lines = [rest] if rest else []
-        whole = [line.head + line.tail if isinstance(line, Oversized) else line for line in lines if _is_whole(line)]
+        whole = [
+            line.head + line.tail if isinstance(line, Oversized) else line
+            for line in lines
+            if not isinstance(line, Oversized) or line.done
+        ]
         if whole and self._receiver is not None:
             text = b"\n".join(map(_both_ends, whole))
             self._receiver.stderr(text.decode("utf-8", "replace").split("\n"))
@@ -359,16 +354,12 @@ class StdioTransport(Transport):
         return b"\n".join(parts)
 
 
-def _is_whole(line: bytes | bytearray | Oversized) -> bool:
-    return not isinstance(line, Oversized) or line.done
-
-
 def _both_ends(line: bytes | bytearray) -> bytes | bytearray:
     """Shorten a long line in its middle: the reason for a failure often is at its end."""
     return line if len(line) <= _STDERR_SHOWN else line[: _STDERR_SHOWN // 2] + b" ... " + line[-_STDERR_SHOWN // 2 :]
 
 
-class _ReadLease:
+class _PipeLease:
     """The right to read the server's output in the thread that waits for it.
 
     Args:
