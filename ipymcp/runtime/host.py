@@ -205,6 +205,7 @@ class Host:
             store=self.store,
             redirects=self.redirects,
             notices=self.notices,
+            is_shell=is_shell,
         )
         self.trials = Trials(self._context, self._adopt)
         self.loop.watch(self.calls.end_late)

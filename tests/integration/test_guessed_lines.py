@@ -214,6 +214,23 @@ def test_the_version_is_shown_in_the_notebook_and_by_python(kernel: Kernel) -> N
     assert by_option.stdout == shown.partition(" · ")[0] + "\n"
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        '%mcp load ends -- python -c "{code}"',
+        "mcp.load('ends', command='python', args=['-c', {code!r}])",
+        "mcp.load({{'ends': {{'command': 'python', 'args': ['-c', {code!r}]}}}})",
+    ],
+)
+def test_a_program_that_ends_at_once_is_not_started_again_however_it_was_typed(kernel: Kernel, cell: str) -> None:
+    runs = kernel.folder / "runs"
+    runs.write_text("")
+    code = f"open('{runs}', 'a').write('.'); import sys; sys.exit(3)"
+    assert error(kernel, cell.format(code=code))[0] == "StartError: ends: could not start: exited with code 3"
+    assert runs.read_text() == ".."  # with the probe of its era, and without
+    done(kernel, "%mcp unload ends;")
+
+
 def test_all_is_every_server(kernel: Kernel) -> None:
     done(kernel, "%mcp load cfgd;\n%mcp stop all")
     assert text(kernel, "{one.state for one in mcp.servers.values()}") == "{'stopped'}"
