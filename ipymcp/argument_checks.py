@@ -29,6 +29,8 @@ R = TypeVar("R")
 _MAX_COUNT: Final = 2**63 - 1
 _MAX_SECONDS: Final = 1e9
 """About thirty years: sums of such times stay exact, and no clock overflows."""
+_EXAMPLE: Final = re.compile(r"`(mcp\.\w+\(.*?\))`")
+"""The example of a call in the first line of a docstring."""
 _UNEXPECTED: Final = re.compile(r"got an unexpected keyword argument '(.*)'")
 
 
@@ -102,6 +104,19 @@ def missing_attribute(
     raise UnknownName(f"{what} has no attribute {name!r}", hint=hint)
 
 
+def check_assignment(owner: object, written: str, name: str) -> None:
+    """Raise UnknownName if the class of an object has no attribute of a name; for `__setattr__`.
+
+    Args:
+        owner: The object.
+        written: The object as Python writes it.
+        name: The attribute.
+    """
+    if not hasattr(type(owner), name):
+        message = f"{written}.{name} cannot be set: the attributes of {written} are servers and tools"
+        raise UnknownName(message, hint=f"keep the value under a name of its own: {name} = …")
+
+
 def shown(value: object) -> str:
     """Format a value for a message: short and on one line."""
     try:
@@ -171,7 +186,7 @@ def checked(called: str = "", /, **kinds: Kind) -> Callable[[Callable[P, R]], Ca
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise _signature_error(shown_name, signature, error) from None
+                raise _signature_error(shown_name, function, error) from None
             for name, value in given.items():
                 kind = kinds.get(name)
                 if kind is None:
@@ -191,13 +206,15 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _signature_error(name: str, signature: inspect.Signature, error: TypeError) -> ArgumentError:
-    message = str(error)
+def _signature_error(name: str, function: Callable[..., object], error: TypeError) -> ArgumentError:
+    signature, message = _signature(function), str(error)
     unexpected = _UNEXPECTED.match(message)
     if unexpected is not None:
         meant = nearest(unexpected[1], signature.parameters, limit=1)
         message = f"no argument {unexpected[1]!r}" + (f"; {meant}" if meant else "")
-    return ArgumentError(f"{name}(): {message}", hint=_usage(name, signature))
+    example = _EXAMPLE.search((function.__doc__ or "").partition("\n")[0])
+    usage = _usage(name, signature) + (f", such as {example[1]}" if example else "")
+    return ArgumentError(f"{name}(): {message}", hint=usage)
 
 
 def _usage(name: str, signature: inspect.Signature) -> str:

@@ -421,8 +421,13 @@ class Host:
             session = self.loop.run(self.load_for_use(name))
         return session
 
-    def missing_hint(self, name: str) -> str:
-        """How to get a server that is not loaded: the line that loads a configured one, or similar names."""
+    def missing_hint(self, name: str, others: Iterable[str] = ()) -> str:
+        """How to get a server that is not loaded: the line that loads a configured one, or similar names.
+
+        Args:
+            name: The name.
+            others: Further names that may be meant.
+        """
         used = next((one for one in self.used_before() if name in (one, identifier(one))), None)
         if used is not None:
             return f"{self.rememberer} used {used}: %mcp restore"
@@ -431,7 +436,7 @@ class Host:
         if own is not None:
             return f"it is configured but not loaded yet: %mcp load {quoted(own)}"
         loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
-        return nearest(name, [*self.sessions, *configured, *self.used_before()]) or loaded
+        return nearest(name, [*self.sessions, *configured, *self.used_before()]) or nearest(name, others) or loaded
 
     def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
         """Split `server.tool` or `server__tool` after the longest server name that matches.

@@ -167,6 +167,79 @@ def test_an_error_names_what_to_write(kernel: Kernel, cell: str, first: str, hin
     assert first in lines[0] and hint in lines[1], lines
 
 
+RESULT = ("ArgumentError: demo.echo: its result is neither a number nor a string", "use .data, or .text for the text")
+IN_FRAME = "use .df, which has it"
+MCP_HAS_IT = "servers are loaded and called by mcp: from ipymcp import mcp"
+
+
+def no_tool(name: str, hint: str) -> tuple[str, str]:
+    return f"UnknownName: demo: there is no tool {name!r}", hint
+
+
+@pytest.mark.parametrize(
+    ("cell", "answer"),
+    [
+        ("mcp.demo.echo(df)", ("ArgumentError: demo.echo: text: expected string, got [{'text': 'a'}, {'text': 'b'}]",
+            "one call for each row: mcp.demo.echo.map(…)")),
+        ("mcp.demo.echo(df['text'])", ("ArgumentError: demo.echo: text: expected string, got ['a', 'b']",
+            "one call for each row: mcp.demo.echo.map(…)")),
+        ("mcp.demo.echo(['a', 'b'])", ("ArgumentError: demo.echo: text: expected string, got ['a', 'b']",
+            "one call for each item: mcp.demo.echo.map(…); all of them as one text: json.dumps(…)")),
+        ("mcp('demo')", ("ArgumentError: mcp is not a function",
+            "mcp.load(…) loads a server, and its tools are functions: mcp.demo.TOOL(…)")),
+        ("mcp.demo('echo')", ("ArgumentError: mcp.demo is a server, not a function",
+            "its tools are functions: mcp.demo.echo(…)")),
+        ("mcp.call('demo.echo', text='a')", ("ArgumentError: call(): no argument 'text'",
+            "call(server, tool=None, arguments=None, *, timeout=None), such as"
+            ' mcp.call("demo", "echo", {"text": "hi"})')),
+        ("mcp.connect", ("UnknownName: there is no server 'connect'", "mcp.load(…) loads and starts a server")),
+        ("mcp.loda", ("UnknownName: there is no server 'loda'", "did you mean 'load' or 'unload'?")),
+        ("mcp.demo.list_tools()", no_tool("list_tools",
+            "mcp.tools lists all, mcp.tools('demo.*') those of one server")),
+        ("mcp.demo.call_tool('echo', {})", no_tool("call_tool",
+            "a tool is a function: mcp.demo.TOOL(…), or mcp.call('demo', 'TOOL', {…})")),
+        ("mcp.demo.stop()", no_tool("stop", "it is mcp.servers['demo'].stop")),
+        ("mcp.demo.logs()", no_tool("logs", "it is mcp.servers['demo'].logs")),
+        ("mcp.demo.echo.df", ("UnknownName: the tool demo.echo has no attribute 'df'",
+            "its result has that: …(…).text, .data or .df")),
+        ("mcp.servers(5)", ("ArgumentError: servers(): too many positional arguments",
+            "servers(), such as mcp.servers()")),
+        ("mcp.policy.alow", ("UnknownName: ToolPolicy has no attribute 'alow'", "did you mean 'allow'?")),
+        ("mcp.pins.accpt", ("UnknownName: ToolPins has no attribute 'accpt'", "did you mean 'accept'?")),
+        ("mcp.trust.allow", ("UnknownName: TrustedServers has no attribute 'allow'", "it has .df, .revoke, .table")),
+        ("mcp.demo = 5", ("UnknownName: mcp.demo cannot be set: the attributes of mcp are servers and tools",
+            "keep the value under a name of its own: demo = …")),
+        ("mcp.demo.echo = 5", (
+            "UnknownName: mcp.demo.echo cannot be set: the attributes of mcp.demo are servers and tools",
+            "keep the value under a name of its own: echo = …")),
+        ("mcp.load('x', cmd='y')", ("ArgumentError: load(): no argument 'cmd'; did you mean 'command'?",
+            "load(*what, wait=True, trust=False, locked=False, lazy=False, start_timeout=None, command=None, args=None,"
+            " env=None, cwd=None, url=None, headers=None)")),
+        ("r.to_csv('x')", ("UnknownName: a result has no attribute 'to_csv'", IN_FRAME)),
+        ("r.plot", ("UnknownName: a result has no attribute 'plot'", IN_FRAME)),
+        *[(cell, RESULT) for cell in ("float(r)", "int(r)", "r + 'x'", "'x' + r")],
+    ],
+)  # fmt: skip
+def test_what_other_clients_are_told_is_answered_with_the_python_here(
+    kernel: Kernel, cell: str, answer: tuple[str, str]
+) -> None:
+    done(kernel, "import pandas\ndf = pandas.DataFrame({'text': ['a', 'b']})\nr = mcp.demo.echo('a')")
+    assert error(kernel, cell) == [answer[0], f"  {answer[1]} · in: {cell}"]
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("ipymcp.load", f"module 'ipymcp' has no attribute 'load'; {MCP_HAS_IT}"),
+        ("ipymcp.demo.echo('a')", "module 'ipymcp.demo' has no attribute 'echo';"
+            " its tools are attributes of mcp.demo: from ipymcp import mcp"),
+    ],
+)  # fmt: skip
+def test_the_package_in_place_of_mcp_is_answered_with_the_import(kernel: Kernel, code: str, answer: str) -> None:
+    outcome = kernel.run(f"import ipymcp, ipymcp.demo\n{code}")
+    assert outcome.error is not None and outcome.error.evalue == answer
+
+
 @pytest.mark.parametrize(
     ("cell", "shown"),
     [
@@ -181,6 +254,7 @@ def test_an_error_names_what_to_write(kernel: Kernel, cell: str, first: str, hin
         ("%mcp tools echo", "demo.echo"),
         ("%mcp config list", "cfgd"),
         ("%mcp config get cfgd", "mcpServers.cfgd.command"),
+        ("mcp.servers()", TABLE),
         ("len(mcp), [name for name, one in mcp.servers.items()], mcp.servers.values()[0].name", "'demo'"),
         ("mcp.servers['demo'].tools.echo('x').text", "x"),
     ],
