@@ -15,8 +15,8 @@ import numbers
 import os
 import re
 import reprlib
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
@@ -104,17 +104,27 @@ def missing_attribute(
     raise UnknownName(f"{what} has no attribute {name!r}", hint=hint)
 
 
-def check_assignment(owner: object, written: str, name: str) -> None:
-    """Raise UnknownName if the class of an object has no attribute of a name; for `__setattr__`.
+def refuse_assignment(target: str, name: object) -> NoReturn:
+    """Raise UnknownName; for `__setattr__` and `__setitem__` of what holds servers and tools.
 
     Args:
-        owner: The object.
-        written: The object as Python writes it.
-        name: The attribute.
+        target: What is assigned to, as Python writes it.
+        name: The attribute or key.
     """
-    if not hasattr(type(owner), name):
-        message = f"{written}.{name} cannot be set: the attributes of {written} are servers and tools"
-        raise UnknownName(message, hint=f"keep the value under a name of its own: {name} = …")
+    variable = name if isinstance(name, str) and name.isidentifier() else "NAME"
+    message = f"{target} cannot be set: only servers and tools are there"
+    raise UnknownName(message, hint=f"keep the value under a name of its own: {variable} = …")
+
+
+def without_signature(function: Callable[P, R]) -> Callable[P, R]:
+    """Make `inspect.signature` fail for a `__call__` that only refuses, so that `?` shows no way to call the object."""
+    vars(function)["__signature__"] = ()
+    return function
+
+
+def is_function(value: object) -> bool:
+    """Whether a value can be called, and is no collection that refuses calls, as `mcp` and its servers are."""
+    return callable(value) and (isinstance(value, type) or not isinstance(value, Iterable))
 
 
 def shown(value: object) -> str:
@@ -161,7 +171,7 @@ SECONDS: Final = Kind(
 )
 AMOUNT: Final = Kind("a number, 0 or more", lambda value: _is_number(value) and value >= 0)
 TIMEOUT: Final = Kind("a number of seconds, 0 or more", lambda value: _is_number(value) and 0 <= value <= _MAX_SECONDS)
-FUNCTION: Final = Kind("a function", callable)
+FUNCTION: Final = Kind("a function", is_function)
 PATH: Final = Kind("a path", _is_path)
 MAPPING: Final = Kind("a mapping", lambda value: isinstance(value, Mapping))
 MOMENT: Final = Kind("a number of seconds", _is_number)

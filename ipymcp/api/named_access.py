@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ipymcp.api.sync_and_async import BlockingFunction
-from ipymcp.argument_checks import FUNCTION, MAPPING, SECONDS, TEXT, check_assignment, checked
+from ipymcp.argument_checks import FUNCTION, MAPPING, SECONDS, TEXT, checked, refuse_assignment, without_signature
 from ipymcp.errors import ArgumentError
 from ipymcp.results.tables import NotPicklable
 
@@ -65,12 +65,15 @@ class NamedAccess(NotPicklable):
         return BlockingFunction(self._prompt, self._prompt_aio)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not name.startswith("_"):
-            check_assignment(self, "mcp", name)
+        if not name.startswith("_") and not hasattr(type(self), name):
+            refuse_assignment(f"mcp.{name}", name)
         super().__setattr__(name, value)
 
-    def __call__(self, *names: object, **arguments: object) -> NoReturn:
-        """Refuse a call, as in `mcp("demo")`."""
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        refuse_assignment(f"mcp[{name!r}]", name)
+
+    @without_signature
+    def __call__(self, *names: object, **arguments: object) -> NoReturn:  # noqa: D102 - `?` would show it
         name = f"mcp.{names[0]}" if names and isinstance(names[0], str) and names[0].isidentifier() else "mcp.SERVER"
         hint = f"mcp.load(…) loads a server, and its tools are functions: {name}.TOOL(…)"
         raise ArgumentError("mcp is not a function", hint=hint)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, PATH, TEXT, checked
@@ -449,6 +449,10 @@ class SavedSecrets(TableView):
             title="secrets",
             note="" if rows else "none yet: %mcp secret set NAME",
         )
+
+    def __getitem__(self, name: str) -> NoReturn:
+        message = "the value of a secret cannot be read here"
+        raise UnknownName(message, hint=f"a server's definition refers to it as ${{secret:{name}}}")
 
     @checked(name=TEXT, value=TEXT.or_none)
     def set(self, name: str, value: str | None = None) -> str:

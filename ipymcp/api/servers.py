@@ -15,11 +15,12 @@ from ipymcp.argument_checks import (
     COUNT,
     SECONDS,
     TEXT,
-    check_assignment,
     check_name,
     checked,
     missing_attribute,
     one_of,
+    refuse_assignment,
+    without_signature,
 )
 from ipymcp.errors import ArgumentError, McpError, RpcError, UnknownName
 from ipymcp.names import RESERVED_SERVER
@@ -97,12 +98,15 @@ class ServerTools(NotPicklable):
             raise
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not name.startswith("_"):
-            check_assignment(self, f"mcp.{self._name}", name)
+        if not name.startswith("_") and not hasattr(type(self), name):
+            refuse_assignment(f"mcp.{self._name}.{name}", name)
         super().__setattr__(name, value)
 
-    def __call__(self, *names: object, **arguments: object) -> NoReturn:
-        """Refuse a call, as in `mcp.demo("echo")`."""
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        refuse_assignment(f"mcp.{self._name}[{name!r}]", name)
+
+    @without_signature
+    def __call__(self, *names: object, **arguments: object) -> NoReturn:  # noqa: D102 - `?` would show it
         name = names[0] if names and isinstance(names[0], str) and names[0].isidentifier() else "TOOL"
         message = f"mcp.{self._name} is a server, not a function"
         raise ArgumentError(message, hint=f"its tools are functions: mcp.{self._name}.{name}(…)")

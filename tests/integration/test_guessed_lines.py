@@ -207,11 +207,14 @@ def no_tool(name: str, hint: str) -> tuple[str, str]:
         ("mcp.policy.alow", ("UnknownName: ToolPolicy has no attribute 'alow'", "did you mean 'allow'?")),
         ("mcp.pins.accpt", ("UnknownName: ToolPins has no attribute 'accpt'", "did you mean 'accept'?")),
         ("mcp.trust.allow", ("UnknownName: TrustedServers has no attribute 'allow'", "it has .df, .revoke, .table")),
-        ("mcp.demo = 5", ("UnknownName: mcp.demo cannot be set: the attributes of mcp are servers and tools",
-            "keep the value under a name of its own: demo = …")),
-        ("mcp.demo.echo = 5", (
-            "UnknownName: mcp.demo.echo cannot be set: the attributes of mcp.demo are servers and tools",
-            "keep the value under a name of its own: echo = …")),
+        *[(f"{target} = 5", (f"UnknownName: {target} cannot be set: only servers and tools are there",
+            f"keep the value under a name of its own: {name} = …"))
+            for target, name in (("mcp.demo", "demo"), ("mcp['demo']", "demo"), ("mcp['my server']", "NAME"),
+                ("mcp.demo.echo", "echo"), ("mcp.demo['echo']", "echo"))],
+        ("mcp.secret['token']", ("UnknownName: the value of a secret cannot be read here",
+            "a server's definition refers to it as ${secret:token}")),
+        ("mcp.tools('demo.echo') + [mcp.demo]", ("ArgumentError: demo: tools␊t...ext unchanged. is not a function",
+            'patterns select: mcp.tools("fs.*")')),
         ("mcp.load('x', cmd='y')", ("ArgumentError: load(): no argument 'cmd'; did you mean 'command'?",
             "load(*what, wait=True, trust=False, locked=False, lazy=False, start_timeout=None, command=None, args=None,"
             " env=None, cwd=None, url=None, headers=None)")),
@@ -225,6 +228,13 @@ def test_what_other_clients_are_told_is_answered_with_the_python_here(
 ) -> None:
     done(kernel, "import pandas\ndf = pandas.DataFrame({'text': ['a', 'b']})\nr = mcp.demo.echo('a')")
     assert error(kernel, cell) == [answer[0], f"  {answer[1]} · in: {cell}"]
+
+
+@pytest.mark.parametrize("name", ["mcp", "mcp.demo"])
+def test_what_refuses_calls_is_not_inspected_as_a_function(kernel: Kernel, name: str) -> None:
+    shown = kernel.inspect(name)
+    assert shown is not None and shown.startswith("Type:"), shown
+    assert "Call docstring" not in shown
 
 
 @pytest.mark.parametrize(
