@@ -45,6 +45,10 @@ RESERVED_SERVER = frozenset({"prompts", "resources"})
 RESERVED_PROMPTS = frozenset({"df", "table"})
 """Attributes of `mcp.server.prompts` itself. A prompt with such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
+SEPARATORS = (".", "__", "/", ":", "::")
+"""Text between the names of a server and a tool in what a person types."""
+NAMESPACE = re.compile(r"mcp(\.|__)(?=.)")
+"""The beginning of a tool's name as Python and other hosts write it: `mcp.demo.echo`, `mcp__demo__echo`."""
 _DECORATION = r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$"
 _NO_IDENTIFIER = re.compile(r"[\x00-/:-@\[-^`{-\x7f]")  # in ASCII only
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")

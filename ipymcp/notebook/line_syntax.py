@@ -264,7 +264,21 @@ Kind: TypeAlias = (
 """The kind of a word. `server`: a loaded server; `configured`: also a server in a discovered file; `loadable`: also a
 config file; `setting`: a key of a definition; `word`: a subcommand; `variable`: a Python name; empty: unknown or
 new."""
-_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
+_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z](?=$|=|\d)")
+_OTHER_OPTIONS = {
+    **dict.fromkeys(("-f", "--follow"), "new lines show in the panel as they come: %mcp panel"),
+    **dict.fromkeys(("-o", "--output", "--save"), "r = %mcp {word} … keeps the result, and Python writes it to a file"),
+    **dict.fromkeys(("--json", "--raw", "--format"), "r = %mcp {word} … keeps what a line shows: r.df is a table"),
+    **dict.fromkeys(("-v", "--verbose", "--debug"), "%mcp logs shows what servers write"),
+    **dict.fromkeys(("-y", "--yes"), "a project's server is asked about once"),
+    "--name": "a name comes first: %mcp {word} NAME …",
+    **dict.fromkeys(("--token", "--auth", "--bearer"), "write --header 'Authorization: Bearer ${{TOKEN}}'"),
+    "--url": "an address has no option: %mcp {word} NAME URL",
+    **dict.fromkeys(("--command", "--args"), "a command follows --: %mcp {word} NAME -- COMMAND ARG…"),
+}
+"""Options of other programs, and what is written here instead."""
+_OPERATORS = re.compile(r"\d?[<>]|&|\|{1,2}$")
+_SEPARATORS = frozenset({"&", "&&", "||"})
 _LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
 _VALUE = re.compile(r"""(?:=|\s++)(?:"(?:[^"]|"")*+"|'(?:[^']|'')*+'|\S+)""")
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
@@ -282,6 +296,7 @@ class Option(Struct, frozen=True):
         positive: Whether the number must be greater than 0.
         repeats: Whether the option may be repeated.
         takes: The kind of the value.
+        also: The names of the option in other programs, which are accepted.
     """
 
     name: str
@@ -292,6 +307,7 @@ class Option(Struct, frozen=True):
     positive: bool = False
     repeats: bool = False
     takes: Kind = ""
+    also: tuple[str, ...] = ()
 
 
 class Parsed(Struct, frozen=True):
@@ -356,7 +372,13 @@ class Syntax(Struct, frozen=True):
     @property
     def options_with_value(self) -> dict[str, Option]:
         """All options that take a value, by name."""
-        return {name: option for name, option in self.all_options.items() if option.value}
+        valued = (option for option in self.all_options.values() if option.value)
+        return {name: option for option in valued for name in (option.name, *option.also)}
+
+    @property
+    def word(self) -> str:
+        """The subcommand."""
+        return self.usage.partition(" ")[0]
 
     def parse(self, words: Sequence[Word]) -> Parsed:
         """Parse a subcommand's words, without the subcommand itself.
@@ -371,11 +393,16 @@ class Syntax(Struct, frozen=True):
             action = structs.replace(first, value=self.synonyms[first.text])
             words = [action if word is first else word for word in words]
             first = action
+        if first is not None and first.text not in self.actions:
+            following = names_among(words, self.options_with_value)[1:]
+            if len(following) == 1 and following[0].text in self.actions:
+                line = f"%mcp {self.word} {following[0].raw} {first.raw}"
+                raise LineError(f"{following[0].raw} comes first: {line}", following[0].start)
         if first is None or (self.takes and first.text not in self.actions):
             return self._parse(words, end)
         if first.text not in self.actions:
             hint = nearest(first.text, self.actions, limit=1) or f"there are {', '.join(self.actions)}"
-            raise LineError(f"there is no %mcp {self.usage.partition(' ')[0]} {first.raw}; {hint}", first.start)
+            raise LineError(f"there is no %mcp {self.word} {first.raw}; {hint}", first.start)
         parsed = self.actions[first.text]._parse([word for word in words if word is not first], end)
         return Parsed((first, *parsed.names), parsed.values)
 
@@ -384,10 +411,14 @@ class Syntax(Struct, frozen=True):
         names: list[Word] = []
         rest = iter(words)
         for word in rest:
+            if word.key is None and _OPERATORS.match(word.raw):
+                line = f"r = %mcp {self.word} … keeps the result, for Python"
+                instead = "write a line for each command" if word.raw in _SEPARATORS else line
+                raise LineError(f"{word.raw} is for a shell; {instead}", word.start)
             if not _looks_like_option(word):
                 names.append(word)
                 continue
-            option, text = self._option(word)
+            option, text = self._option(word, words)
             if option.value and text is None:
                 following = next(rest, None)
                 if following is None or _looks_like_option(following):
@@ -399,13 +430,21 @@ class Syntax(Struct, frozen=True):
         self._check_count(parsed, names, end)
         return Parsed(tuple(names), parsed.values)
 
-    def _option(self, word: Word) -> tuple[Option, str | None]:
+    def _option(self, word: Word, words: Sequence[Word]) -> tuple[Option, str | None]:
+        """The option of a word, and its value if that is in the word: `--level=info`, `-n5`."""
         name, text = (word.text, None) if word.key is None else (word.key, word.value)
+        if text is None and not name.startswith("--") and name[2:]:
+            name, text = name[:2], name[2:]
         for option in self.options:
-            if option.name == name:
+            if name in (option.name, *option.also):
                 return option, text
-        known = [option.name for option in self.options]
-        hint = nearest(name, known, limit=1) or f"usage: %mcp {self.usage}"
+        plain = name.lstrip("-")
+        meant = nearest(plain, (option.name.lstrip("-") for option in self.options), limit=1).replace("'", "'--", 1)
+        hint = meant or _OTHER_OPTIONS.get(name, "usage: %mcp {usage}").format(word=self.word, usage=self.usage)
+        if self.arguments and not meant and name.startswith("--"):
+            following = next((each for each in words if each.start >= word.end), None)
+            value = word.raw.partition("=")[2] or (following.raw if following is not None else "VALUE")
+            hint = f"an argument is written {plain}={value}"
         raise LineError(f"there is no option {name}; {hint}", word.start)
 
     def _keep(self, parsed: Parsed, option: Option, text: str, word: Word) -> None:

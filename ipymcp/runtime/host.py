@@ -16,7 +16,7 @@ import msgspec
 
 from ipymcp.argument_checks import check_name, shown
 from ipymcp.errors import UnknownName
-from ipymcp.names import RESERVED_HOST, aliases, identifier, is_glob, nearest
+from ipymcp.names import NAMESPACE, RESERVED_HOST, SEPARATORS, aliases, identifier, is_glob, nearest
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.access import AccessControl
 from ipymcp.runtime.call import CallServices, RunningCall
@@ -439,7 +439,9 @@ class Host:
         return nearest(name, [*self.sessions, *configured, *self.used_before()]) or nearest(name, others) or loaded
 
     def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
-        """Split `server.tool` or `server__tool` after the longest server name that matches.
+        """Split `server.tool` after the longest server name that matches.
+
+        `server__tool`, `server/tool`, `server:tool` and `mcp.server.tool` are accepted, too.
 
         Args:
             path: The text to split.
@@ -449,10 +451,13 @@ class Host:
             UnknownName: There is no such server.
         """
         known = {**{alias: name for name, alias in self.aliases().items()}, **{name: name for name in self.sessions}}
-        owners = [(name, dot) for name in known for dot in (".", "__") if path.startswith(name + dot)]
+        owners = [(name, dot) for name in known for dot in SEPARATORS if path.startswith(name + dot)]
         if owners:
-            owner, dot = max(owners, key=lambda found: len(found[0]))
+            owner, dot = max(owners, key=lambda found: (len(found[0]), len(found[1])))
             return self.sessions[known[owner]], path[len(owner) + len(dot) :]
+        prefix = NAMESPACE.match(path)
+        if prefix is not None:
+            return self.resolve(path[prefix.end() :], kind)
         server, _, tool = path.partition(".")
         if not tool and server in known:
             session = self.sessions[known[server]]

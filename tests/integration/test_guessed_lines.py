@@ -14,6 +14,7 @@ from tests.kernels import Kernel
 
 MISBEHAVING = server_command("misbehaving")
 TABLE = "MCP servers"
+KEPT = "r = %mcp {} … keeps the result, for Python"
 CONFIGURED = "it is configured but not loaded yet: %mcp load cfgd"
 NOT_LOADED = [
     *["mcp.servers['cfgd']", "%mcp start cfgd", "%mcp tools cfgd", "%mcp resources cfgd", "%mcp prompts cfgd.*"],
@@ -78,10 +79,76 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("call --timeout 0 demo.echo text=a", "--timeout needs a number greater than 0"),
         ("load --start-timeout 0 demo", "--start-timeout needs a number greater than 0"),
         ("config update cfgd env.=5", "env. needs a name after the dot: env.NAME=VALUE"),
+        *[
+            (f"call demo.echo {typed}", f"there is no option --text; an argument is written text={value}")
+            for typed, value in (("--text hi", "hi"), ("--text='a b'", "'a b'"), ("--text", "VALUE"))
+        ],
+        ("call demo.echo --tiemout 5 text=a", "there is no option --tiemout; did you mean '--timeout'?"),
+        ("call demo.echo 'text=\"hi\"'", '\'text="hi"\' is not key=value: write text="hi"'),
+        ('call demo.echo text "a b"', 'text is not key=value: write text="a b"'),
+        ("call demo.echo text: hi", "text: is not key=value: write text=hi"),
+        (
+            "call demo.query {'table': 'penguins'} limit=3",
+            "what begins with { is the rest of the line: write key=value before it",
+        ),
+        *[
+            (f"call demo.echo text=a {typed}", f"{typed.split()[0]} is for a shell; {KEPT.format('call')}")
+            for typed in ("> out.txt", ">>out.txt", "| head", "2>&1", "< in.txt")
+        ],
+        ("tools | grep echo", f"| is for a shell; {KEPT.format('tools')}"),
+        ("map demo.echo rows > x", f"> is for a shell; {KEPT.format('map')}"),
+        ("stop nothing && %mcp start nothing", "&& is for a shell; write a line for each command"),
+        (
+            "call demo.echo text=a -o file",
+            f"there is no option -o; {KEPT.format('call').rpartition(',')[0]}, and Python writes it to a file",
+        ),
+        ("map demo.echo rows country text", "country is not key=value: write text=country"),
+        (
+            "map demo.echo rows text=nope",
+            "the table has no column 'nope', but 'text': write text='nope' for the text in every row",
+        ),
+        ("map demo echo", "which rows? usage: %mcp map SERVER.TOOL ROWS"),
+        ("policy demo.echo allow", "allow comes first: %mcp policy allow demo.echo"),
+        ("secret token set", "set comes first: %mcp secret set token"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kernel, line: str, message: str) -> None:
+    done(kernel, "import pandas\nrows = pandas.DataFrame({'text': ['a'], 'country': ['FR']})")
+    assert kernel.run(f"%mcp {line}").stderr.startswith(f"UsageError: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *["demo echo text=hi", "demo/echo text=hi", "demo:echo text=hi", "demo::echo text=hi", "mcp.demo.echo text=hi"],
+        *["mcp__demo__echo text=hi", """demo.echo '{"text": "hi"}'""", """demo.echo "{'text': 'hi'}\""""],
     ],
 )
-def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kernel, line: str, message: str) -> None:
-    assert kernel.run(f"%mcp {line}").stderr.startswith(f"UsageError: {message}\n")
+def test_a_tool_is_called_as_other_programs_write_it(kernel: Kernel, line: str) -> None:
+    assert text(kernel, f"%mcp call {line}") == "ToolResult demo.echo: hi"
+
+
+def test_a_configured_server_starts_for_any_way_to_write_its_tool(kernel: Kernel) -> None:
+    for line in ("own1/echo text=hi", "mcp.own1.echo text=hi", "own1 echo text=hi"):
+        assert text(kernel, f"%mcp call {line}") == "ToolResult own1.echo: hi"
+        done(kernel, "%mcp unload own1;")
+
+
+@pytest.mark.parametrize(
+    "line", ["call demo.echo?", "call demo.echo ?", "map demo.echo?", "demo.echo?", "help demo.echo"]
+)
+def test_a_question_mark_after_a_tool_shows_what_it_takes(kernel: Kernel, line: str) -> None:
+    shown = done(kernel, f"%mcp {line}").stdout
+    assert shown.startswith("demo.echo(text: str)\n\nEcho a text\n"), shown
+
+
+def test_a_word_that_is_no_column_is_said_to_be_in_every_row(kernel: Kernel) -> None:
+    done(kernel, "import pandas\nrows = pandas.DataFrame({'table': ['penguins', 'penguins']})")
+    said = "ipymcp: the table has no column 'year': where is this text in every row\n"
+    assert done(kernel, "%mcp map demo.query rows where=year").stderr == said
+    for line in ("map demo.query rows where='year'", "map demo.query rows where=year;", "map demo.query rows limit=3"):
+        assert done(kernel, f"%mcp {line}").stderr == ""
+    assert done(kernel, "%mcp map demo.query rows.rename(columns={'table':'sex'}) table=penguins").stderr == ""
 
 
 @pytest.mark.parametrize(

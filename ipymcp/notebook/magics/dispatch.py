@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
+from msgspec import structs
 
 import ipymcp
+from ipymcp.api.parts import parts_of
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.config.pasted import is_foreign_command
 from ipymcp.config.programs import program
@@ -66,6 +69,8 @@ _SHOW_SERVERS = frozenset({"servers", "status", "list", "ls", "ps"})
 """Words that are accepted for `%mcp` without a word."""
 _HELP_OPTIONS = frozenset({"-h", "--help"})
 _VERSION_OPTIONS = frozenset({"-V", "--version"})
+_TOOL_WORDS = frozenset({"call", "map"})
+"""Subcommands with a tool's name, after which `?` is about the tool."""
 _READ_CONFIG = frozenset({"config", "load"})
 """Subcommands that read the configuration again, so that no notice about its changes is needed."""
 
@@ -127,9 +132,8 @@ def _run(
     if word in _SHOW_SERVERS and len(words) == 1 and cell is None:
         return mcp.servers
     topic = _help_topic(words)
-    if word.endswith("?") or topic is not None:
-        words = tokenize(f"help {text.strip().rstrip('?') if topic is None else topic}").words
-        word = "help"
+    if topic is not None:
+        words, word = tokenize(f"help {topic}").words, "help"
     known = _find_command(words[0] if words else None, mcp, text)
     rest = words[1:]
     if known.takes_command and line.command is None:
@@ -146,7 +150,10 @@ def _run(
 
 
 def _help_topic(words: Sequence[Word]) -> str | None:
-    """The subcommand whose help `--help` or `-h` requests; empty for all, None without such an option."""
+    """The word or tool that a line asks about, by `--help`, `-h` or `?`; empty for all words, None without these."""
+    named = words[1:] if words and words[0].text in _TOOL_WORDS else words[:1]
+    if named and named[-1].raw.endswith("?") and (len(named) == 1 or [word.raw for word in named[1:]] == ["?"]):
+        return named[0].text.rstrip("?")
     if not words or not any(word.raw in _HELP_OPTIONS for word in words):
         return None
     return words[0].text if words[0].text in MODULES else ""
@@ -227,16 +234,25 @@ _WIDTH = 32
 
 
 def _help(request: MagicRequest) -> None:
-    """List the subcommands of %mcp."""
+    """List the subcommands of %mcp.
+
+    %mcp help logs         a subcommand
+    %mcp help demo.echo    a tool, as mcp.demo.echo? does
+    """
     if not request.names:
         others = [word for word in MODULES if word not in _BASIC_WORDS]
         first = _rows([("", _BARE), *_summaries(_BASIC_WORDS)])
         text = f"{_OVERVIEW}\n\n{first}\n\nand\n\n{_rows(_summaries(others))}\n\n{_END}"
     else:
-        word = request.names[0].rstrip("?")
-        if word not in MODULES:
-            raise _unknown(word, request.words[0].start)
-        text = command(word).help
+        name = request.names[0].rstrip("?")
+        if name not in MODULES and "." in name:
+            session, tool = request.host.resolve(name)
+            entry = request.host.find_tool(session, tool)
+            shown = parts_of(request.mcp).factory.tool(entry)
+            signature = repr(shown).partition("\n")[0]
+            text = f"{signature}\n\n{inspect.getdoc(shown) or ''}"
+        else:
+            text = _find_command(structs.replace(request.words[0], value=name), request.mcp, name).help
     print(visible(text))  # noqa: T201 - the command's answer
 
 
@@ -266,5 +282,5 @@ def _version(request: MagicRequest) -> None:
 
 COMMANDS = {
     "version": Command(Syntax("version", at_most=0), _version),
-    "help": Command(Syntax("help [WORD]", at_most=1, takes=("word",)), _help),
+    "help": Command(Syntax("help [WORD | SERVER.TOOL]", at_most=1, takes=("word",)), _help),
 }
