@@ -265,18 +265,23 @@ Kind: TypeAlias = (
 config file; `setting`: a key of a definition; `word`: a subcommand; `variable`: a Python name; empty: unknown or
 new."""
 _OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z](?=$|=|\d)")
-_OTHER_OPTIONS = {
-    **dict.fromkeys(("-f", "--follow"), "new lines show in the panel as they come: %mcp panel"),
-    **dict.fromkeys(("-o", "--output", "--save"), "r = %mcp {word} … keeps the result, and Python writes it to a file"),
-    **dict.fromkeys(("--json", "--raw", "--format"), "r = %mcp {word} … keeps what a line shows: r.df is a table"),
-    **dict.fromkeys(("-v", "--verbose", "--debug"), "%mcp logs shows what servers write"),
-    **dict.fromkeys(("-y", "--yes"), "a project's server is asked about once"),
-    "--name": "a name comes first: %mcp {word} NAME …",
-    **dict.fromkeys(("--token", "--auth", "--bearer"), "write --header 'Authorization: Bearer ${{TOKEN}}'"),
-    "--url": "an address has no option: %mcp {word} NAME URL",
-    **dict.fromkeys(("--command", "--args"), "a command follows --: %mcp {word} NAME -- COMMAND ARG…"),
+_OTHER_OPTIONS: dict[str, dict[str, str]] = {
+    "": {
+        **dict.fromkeys(
+            ("-o", "--output", "--save"), "r = %mcp {word} … keeps the result, and Python writes it to a file"
+        ),
+        **dict.fromkeys(("--json", "--raw", "--format"), "r = %mcp {word} … keeps what a line shows: r.df is a table"),
+        **dict.fromkeys(("-v", "--verbose", "--debug"), "%mcp logs shows what servers write"),
+    },
+    "--level": dict.fromkeys(("-f", "--follow"), "new lines show in the panel as they come: %mcp panel"),
+    "--env": {
+        "--name": "a name comes first: %mcp {word} NAME …",
+        **dict.fromkeys(("--token", "--auth", "--bearer"), "write --header 'Authorization: Bearer ${{TOKEN}}'"),
+        "--url": "an address has no option: %mcp {word} NAME URL",
+        **dict.fromkeys(("--command", "--args"), "a command follows --: %mcp {word} NAME -- COMMAND ARG…"),
+    },
 }
-"""Options of other programs, and what is written here instead."""
+"""Hints for options of other programs, for every subcommand and for those with a certain option."""
 _OPERATORS = re.compile(r"\d?[<>]|&|\|{1,2}$")
 _SEPARATORS = frozenset({"&", "&&", "||"})
 _LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
@@ -438,13 +443,16 @@ class Syntax(Struct, frozen=True):
         for option in self.options:
             if name in (option.name, *option.also):
                 return option, text
-        plain = name.lstrip("-")
-        meant = nearest(plain, (option.name.lstrip("-") for option in self.options), limit=1).replace("'", "'--", 1)
-        hint = meant or _OTHER_OPTIONS.get(name, "usage: %mcp {usage}").format(word=self.word, usage=self.usage)
-        if self.arguments and not meant and name.startswith("--"):
+        plain, own = name.lstrip("-"), {option.name.lstrip("-"): option.name for option in self.options}
+        others = (_OTHER_OPTIONS.get(each, {}).get(name) for each in ("", *own.values()))
+        if near := re.search("'(.+)'", nearest(plain, own, limit=1)):
+            hint = f"did you mean {own[near[1]]!r}?"
+        elif self.arguments and name.startswith("--"):
             following = next((each for each in words if each.start >= word.end), None)
             value = word.raw.partition("=")[2] or (following.raw if following is not None else "VALUE")
             hint = f"an argument is written {plain}={value}"
+        else:
+            hint = next(filter(None, others), "usage: %mcp {usage}").format(word=self.word, usage=self.usage)
         raise LineError(f"there is no option {name}; {hint}", word.start)
 
     def _keep(self, parsed: Parsed, option: Option, text: str, word: Word) -> None:

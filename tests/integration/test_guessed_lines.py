@@ -2,9 +2,11 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +112,23 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("map demo echo", "which rows? usage: %mcp map SERVER.TOOL ROWS"),
         ("policy demo.echo allow", "allow comes first: %mcp policy allow demo.echo"),
         ("secret token set", "set comes first: %mcp secret set token"),
+        ("npx -y @a/server", "the command of a server follows --: %mcp load -- npx -y @a/server"),
+        *[(line, f"there is no %mcp {line.split()[0]}; did you mean %mcp load {line}?")
+            for line in ("https://example.com/mcp", "servers.json", "./server.py --env A=1")],
+        ("load --name x -- y", "there is no option --name; a name comes first: %mcp load NAME …"),
+        ("load --token t https://example.com/mcp",
+            "there is no option --token; write --header 'Authorization: Bearer ${TOKEN}'"),
+        ("load --url https://a/mcp", "there is no option --url; an address has no option: %mcp load NAME URL"),
+        *[(f"load {line}", "there is no option --command; a command follows --: %mcp load NAME -- COMMAND ARG…")
+            for line in ("--command npx --args x", "x --command=y")],
+        ("logs -f --tail 5", "there is no option -f; new lines show in the panel as they come: %mcp panel"),
+        ("logs --n 5", "there is no option --n; did you mean '-n'?"),
+        ("tools --json", "there is no option --json; r = %mcp tools … keeps what a line shows: r.df is a table"),
+        ("load claude mcp list",
+            "of the commands of other programs, those that add a server are read: %mcp load claude mcp add …"),
+        ("add demo", "demo comes with ipymcp: %mcp load demo"),
+        ("prompt demo.describe --species Gentoo",
+            "there is no option --species; an argument is written species=Gentoo"),
     ],
 )  # fmt: skip
 def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kernel, line: str, message: str) -> None:
@@ -128,6 +147,46 @@ def test_a_tool_is_called_as_other_programs_write_it(kernel: Kernel, line: str) 
     assert text(kernel, f"%mcp call {line}") == "ToolResult demo.echo: hi"
 
 
+@pytest.mark.parametrize(
+    ("line", "same"),
+    [
+        *[(f"logs {typed}", "logs -n 1") for typed in ("-n1", "-n=1", "--tail 1", "--lines=1")],
+        *[(f"{word} demo", "tools demo") for word in ("describe", "inspect", "info")],
+        ("prompt demo describe species=Gentoo", "prompt demo.describe species=Gentoo"),
+        ("server", ""),
+    ],
+)
+def test_words_and_options_of_other_programs_do_what_they_do_there(kernel: Kernel, line: str, same: str) -> None:
+    assert text(kernel, f"%mcp {line}") == text(kernel, f"%mcp {same}")
+
+
+def test_variables_and_headers_have_the_options_of_other_hosts(kernel: Kernel) -> None:
+    pids = []
+    for option in ("-e", "--env"):  # the same definition: it stays loaded
+        done(kernel, f"%mcp load {option} K=1 short -- {shlex.join(MISBEHAVING)}")
+        pids.append(text(kernel, "mcp.short.pid().data"))
+    assert pids[0] == pids[1]
+    assert error(kernel, "%mcp load -H 'A: b' short")[0] == "McpError: --header: short is not a remote server"
+    done(kernel, "%mcp unload short;")
+
+
+def test_all_servers_are_loaded_by_the_word_of_other_commands(kernel_name: str, tmp_path: Path) -> None:
+    with opened(kernel_name, tmp_path, {}) as kernel:
+        said = [done(kernel, f"%mcp load{names}").stderr for names in ("", " all", " *")]
+    assert said[0].startswith("ipymcp: no servers are configured here") and set(said) == {said[0]}
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%%mcp\nx", "%%mcp needs a word: load for a definition, call SERVER.TOOL for arguments, ask"),
+        ("%%mcp stop\ndemo", "%mcp stop takes no cell: write it with one %"),
+    ],
+)
+def test_a_body_that_no_one_reads_is_refused(kernel: Kernel, cell: str, message: str) -> None:
+    assert kernel.run(cell).stderr.startswith(f"UsageError: {message}\n")
+
+
 def test_a_configured_server_starts_for_any_way_to_write_its_tool(kernel: Kernel) -> None:
     for line in ("own1/echo text=hi", "mcp.own1.echo text=hi", "own1 echo text=hi"):
         assert text(kernel, f"%mcp call {line}") == "ToolResult own1.echo: hi"
@@ -135,7 +194,7 @@ def test_a_configured_server_starts_for_any_way_to_write_its_tool(kernel: Kernel
 
 
 @pytest.mark.parametrize(
-    "line", ["call demo.echo?", "call demo.echo ?", "map demo.echo?", "demo.echo?", "help demo.echo"]
+    "line", ["call demo.echo?", "call demo.echo ?", "map demo.echo?", "demo.echo?", "help demo.echo", "info demo.echo"]
 )
 def test_a_question_mark_after_a_tool_shows_what_it_takes(kernel: Kernel, line: str) -> None:
     shown = done(kernel, f"%mcp {line}").stdout
@@ -162,6 +221,13 @@ def test_a_word_that_is_no_column_is_said_to_be_in_every_row(kernel: Kernel) -> 
         ("mcp.load('cfgd', env={'A': '1'})", "env= needs command= or url=", "%mcp load NAME --env K=V"),
         ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
+        (
+            "%mcp load htp://x",
+            "pasted: the link htp://x has no definition that ipymcp can read",
+            "did you mean 'http'?",
+        ),
+        ("%mcp load nothere.json", "nothere.json: no such file", "a relative path starts at the notebook's folder"),
+        ("%%mcp call demo.echo\nhello", "the notebook has no name 'hello'", 'the body has the arguments: {"text": …}'),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),
         *[(cell, "there is no server 'cfgd'", CONFIGURED) for cell in NOT_LOADED],
         ("%mcp disable cfgd.x", "no tool matches 'cfgd.x'", CONFIGURED),

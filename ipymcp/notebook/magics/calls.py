@@ -11,8 +11,8 @@ from ipymcp.api.toolset import cached_schemas, cached_tools
 from ipymcp.errors import ArgumentError, CallTimeout, UnknownName
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_body, parse_expression
-from ipymcp.notebook.magics.resources import check_patterns, load_lazy
+from ipymcp.notebook.line_values import AS_TEXT, evaluate, parse_arguments, parse_body, parse_expression
+from ipymcp.notebook.magics.resources import check_patterns, load_lazy, named_path
 from ipymcp.notebook.progress import print_notice
 from ipymcp.schema.rows import column_names
 from ipymcp.text import counted, quoted
@@ -70,15 +70,11 @@ def _tool(request: MagicRequest) -> tuple[Tool, Sequence[Word]]:
     Raises:
         UnknownName: There is no such tool.
     """
-    host, parts, (path, *rest) = request.host, parts_of(request.mcp), request.parsed.names
-    parts.load_for_use(path.text)
-    if rest and rest[0].key is None and path.text in (*host.sessions, *host.aliases().values()):
-        session, name = host.find(path.text), rest.pop(0).text
-    else:
-        session, name = host.resolve(path.text)
+    host, (path, rest) = request.host, named_path(request)
+    session, name = host.resolve(path)
     if session.client is None and session.catalog.find(name) is None:
         host.wake(session)
-    return parts.factory.tool(host.find_tool(session, name)), rest
+    return parts_of(request.mcp).factory.tool(host.find_tool(session, name)), rest
 
 
 def _call(request: MagicRequest) -> Any:
@@ -130,7 +126,7 @@ def _line_with_timeout(path: Word, seconds: object) -> str:
 
 
 def _arguments(request: MagicRequest, tool: Tool, words: Sequence[Word]) -> dict[str, Any]:
-    body = request.cell
+    body, schema = request.cell, parts_of(request.mcp).factory.schema_of(tool)
     written = next((word for word in words if word.key is None and re.fullmatch(r"(?s)\{.*\}", word.value)), None)
     if written is not None:
         if body is not None and body.strip():
@@ -140,8 +136,11 @@ def _arguments(request: MagicRequest, tool: Tool, words: Sequence[Word]) -> dict
         in_body = parse_body(body, request.namespaces) if body is not None else {}
     except ArgumentError as error:
         error.server, error.tool = tool.server, tool.name
+        if body is not None and AS_TEXT in (error.hint or "") and not body.lstrip().startswith("{"):
+            name = next((parameter.name for parameter in schema.parameters), "argument")
+            error.hint = f'the body has the arguments: {{"{name}": …}}'
         raise
-    arguments = parse_arguments(words, request.namespaces, parts_of(request.mcp).factory.schema_of(tool))
+    arguments = parse_arguments(words, request.namespaces, schema)
     if both := next((name for name in arguments if name in in_body), None):
         message = f"argument {both!r} is on the line and in the cell"
         raise ArgumentError(message, argument=both, server=tool.server, tool=tool.name)
@@ -330,7 +329,7 @@ COMMANDS = {
                 Option("--failed"),
                 Option("--since", "WHEN"),
                 Option("--map", "N", "the calls of this map", number=True),
-                Option("-n", "N", number=True),
+                Option("-n", "N", number=True, also=("--tail", "--lines", "--limit")),
             ),
             at_most=0,
         ),

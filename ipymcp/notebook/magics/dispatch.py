@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from msgspec import structs
 
 import ipymcp
+from ipymcp.api.load_request import DOCUMENTS
 from ipymcp.api.parts import parts_of
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.config.pasted import is_foreign_command
@@ -65,10 +65,12 @@ MODULES = {
     "help": "dispatch",
 }
 """The module of each subcommand, in the order of the help."""
-_SHOW_SERVERS = frozenset({"servers", "status", "list", "ls", "ps"})
+_SHOW_SERVERS = frozenset({"server", "servers", "status", "list", "ls", "ps"})
 """Words that are accepted for `%mcp` without a word."""
 _HELP_OPTIONS = frozenset({"-h", "--help"})
 _VERSION_OPTIONS = frozenset({"-V", "--version"})
+_SHOW_ONE = frozenset({"describe", "inspect", "info"})
+"""Words that are accepted for `%mcp tools SERVER` and `%mcp help SERVER.TOOL`."""
 _TOOL_WORDS = frozenset({"call", "map"})
 """Subcommands with a tool's name, after which `?` is about the tool."""
 _READ_CONFIG = frozenset({"config", "load"})
@@ -126,11 +128,15 @@ def _run(
         words = tokenize("version").words
     if not words and line.command is None:
         if cell is not None:
-            raise LineError("%%mcp needs a word; usage: %%mcp call SERVER.TOOL", 0)
+            raise LineError("%%mcp needs a word: load for a definition, call SERVER.TOOL for arguments, ask", 0)
         return mcp.servers
     word = words[0].text if words else "load"
     if word in _SHOW_SERVERS and len(words) == 1 and cell is None:
         return mcp.servers
+    if word in _SHOW_ONE and len(words) == 2:
+        is_server = words[1].text in (*mcp, *host_of(mcp).aliases().values())
+        word = "tools" if is_server else "help"
+        words = tokenize(f"{word} {words[1].raw}").words
     topic = _help_topic(words)
     if topic is not None:
         words, word = tokenize(f"help {topic}").words, "help"
@@ -138,9 +144,9 @@ def _run(
     rest = words[1:]
     if known.takes_command and line.command is None:
         _check_command(word, rest, mcp, text)
-    parsed = known.syntax.parse(rest)
     if cell is not None and not known.takes_cell:
         raise LineError(f"%mcp {word} takes no cell: write it with one %", 0)
+    parsed = known.syntax.parse(rest)
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
     namespaces = (local_ns, ip.user_ns)
@@ -178,6 +184,10 @@ def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
         raise LineError(f"there is no %mcp {word.text}; {host_of(mcp).missing_hint(server)}", word.start)
     if word.text in _SHOW_SERVERS:
         raise LineError(f"%mcp {word.text} takes no arguments; %mcp help lists the words", word.start)
+    if program(word.raw).is_launcher:
+        raise LineError(f"the command of a server follows --: %mcp load -- {text.strip()}", word.start)
+    if "/" in word.text or word.text.endswith(DOCUMENTS):
+        raise LineError(f"there is no %mcp {word.text}; did you mean %mcp load {text.strip()}?", word.start)
     if is_foreign_command(text):
         raise LineError(f"this is a command of another program: %mcp load {text.strip()}", word.start)
     raise _unknown(word.text, word.start)
@@ -195,7 +205,12 @@ def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None
     Raises:
         LineError: A command is given. The message has the line with the missing `--`.
     """
-    for one, following in pairwise(rest):
+    if len(rest) > 1 and rest[1].raw == "mcp" and rest[1].raw not in mcp:
+        line = f"%mcp {word} {rest[0].raw} mcp add …"
+        raise LineError(f"of the commands of other programs, those that add a server are read: {line}", rest[0].start)
+    for before, one, following in zip((None, *rest), rest, rest[1:], strict=False):
+        if before is not None and before.raw == "--command":
+            continue
         if not program(one.raw).is_launcher or following.key is not None:
             continue
         if one.raw not in mcp and not host_of(mcp).discovery.peek().find(one.raw):
@@ -205,7 +220,7 @@ def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None
 
 def _add_marker(text: str, shown: str, error: LineError) -> str:
     """The message with the line and a marker below the position, unless the line may contain a secret."""
-    if "\n" in text or text.split()[:2] == ["secret", "set"]:
+    if "\n" in text or text.split()[:1] == ["secret"]:
         return str(error)
     offset = len(shown) - len(text.rstrip()) + error.position
     return f"{error}\n  {shown}\n  {' ' * offset}^"
@@ -220,7 +235,7 @@ _SYNONYMS = {
     **dict.fromkeys(("reload", "refresh", "reconnect"), "restart"),
     **dict.fromkeys(("remove", "rm", "delete", "uninstall"), "unload"),
     **dict.fromkeys(("permissions", "rules"), "policy"),
-    **dict.fromkeys(("show", "functions", "methods"), "tools"),
+    **dict.fromkeys(("show", "functions", "methods", "describe", "inspect", "info"), "tools"),
     **dict.fromkeys(("secrets", "token"), "secret"),
     **dict.fromkeys(("settings", "configure"), "config"),
     "init": "config init",
