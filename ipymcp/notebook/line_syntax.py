@@ -477,6 +477,8 @@ class Syntax(Struct, frozen=True):
             raise LineError(f"{self.missing} usage: %mcp {self.usage}", end)
         if self.at_most is not None and len(names) > self.at_most:
             surplus = names[self.at_most]
+            if surplus.raw.isdecimal() and any(option.name == "-n" for option in self.options):
+                raise LineError(f"{surplus.raw} is one too many; did you mean -n {surplus.raw}?", surplus.start)
             raise LineError(f"{surplus.raw} is one too many; usage: %mcp {self.usage}", surplus.start)
 
 

@@ -285,7 +285,7 @@ def _not_a_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
     word, problem = words[index], f"{words[index].raw} is not key=value"
     before, after = words[index - 1] if index else None, words[index + 1] if index + 1 < len(words) else None
     name, _, value = word.raw.partition(":")
-    if word.is_body and re.search(r"\}\s[^}]*=", word.raw):
+    if word.is_body and re.search(r"\}\s", word.raw):
         return "what begins with { is the rest of the line: write key=value before it"
     if word.quoted and word.value.partition("=")[0] in names:
         return f"{problem}: write {word.value}"

@@ -122,6 +122,9 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         *[(f"load {line}", "there is no option --command; a command follows --: %mcp load NAME -- COMMAND ARG…")
             for line in ("--command npx --args x", "x --command=y")],
         ("logs -f --tail 5", "there is no option -f; new lines show in the panel as they come: %mcp panel"),
+        ("logs demo 5", "5 is one too many; did you mean -n 5?"),
+        ("history 5", "5 is one too many; did you mean -n 5?"),
+        ('call demo.echo {"text": "a"} > x', "what begins with { is the rest of the line: write key=value before it"),
         ("logs --n 5", "there is no option --n; did you mean '-n'?"),
         ("tools --json", "there is no option --json; r = %mcp tools … keeps what a line shows: r.df is a table"),
         ("load claude mcp list",
@@ -194,7 +197,7 @@ def test_a_configured_server_starts_for_any_way_to_write_its_tool(kernel: Kernel
 
 
 @pytest.mark.parametrize(
-    "line", ["call demo.echo?", "call demo.echo ?", "map demo.echo?", "demo.echo?", "help demo.echo", "info demo.echo"]
+    "line", ["call demo.echo?", "call demo.echo ?", "map demo.echo?", "demo.echo?", "help demo/echo", "info demo.echo"]
 )
 def test_a_question_mark_after_a_tool_shows_what_it_takes(kernel: Kernel, line: str) -> None:
     shown = done(kernel, f"%mcp {line}").stdout
@@ -236,6 +239,7 @@ def test_a_word_that_is_no_column_is_said_to_be_in_every_row(kernel: Kernel) -> 
         ("mcp.cfdg", "there is no server 'cfdg'", "did you mean 'cfgd'?"),
         ("mcp.wrong", "there is no server 'wrong'", "it is configured but not loaded yet: %mcp load wrong"),
         ("%mcp load wrong", "wrong", "in:"),
+        ("%mcp describe dmo", "no tool matches 'dmo'", "did you mean 'demo' or 'demo.echo'?"),
         ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
         ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
         ("%mcp config update cfgd --env =5", "--env =5: '' is not a name of a variable", "write --env NAME=VALUE"),

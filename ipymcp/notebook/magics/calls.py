@@ -53,7 +53,7 @@ def _tools(request: MagicRequest) -> Toolset | Table | ToolSchemas:
             return named.schemas if has_schemas else named
         everything = [f"{entry.server}.{entry.alias}" for entry in request.mcp.tools.entries]
         for pattern in request.names:
-            near = nearest(pattern, [*everything, *(name.partition(".")[2] for name in everything)])
+            near = nearest(pattern, [*request.mcp, *everything, *(name.partition(".")[2] for name in everything)])
             if near and "*" not in pattern and pattern not in request.mcp:
                 raise UnknownName(f"no tool matches {pattern!r}", hint=near)
     check_patterns(request, () if found else request.names, "tool")

@@ -17,7 +17,7 @@ from ipymcp.config.pasted import is_foreign_command
 from ipymcp.config.programs import program
 from ipymcp.errors import McpError, note_line
 from ipymcp.masking import mask
-from ipymcp.names import nearest
+from ipymcp.names import SEPARATORS, nearest
 from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_pasted, split_text, tokenize
 from ipymcp.text import cut, visible
 
@@ -135,7 +135,7 @@ def _run(
         return mcp.servers
     if word in _SHOW_ONE and len(words) == 2:
         is_server = words[1].text in (*mcp, *host_of(mcp).aliases().values())
-        word = "tools" if is_server else "help"
+        word = "tools" if is_server or not _names_a_tool(words[1].text) else "help"
         words = tokenize(f"{word} {words[1].raw}").words
     topic = _help_topic(words)
     if topic is not None:
@@ -153,6 +153,10 @@ def _run(
     request = MagicRequest(word, rest, parsed, line, cell, mcp, display, ip, settings, namespaces, question)
     result = known.run(request)
     return None if cell is not None and line.silent else result  # IPython handles the `;` of a line
+
+
+def _names_a_tool(text: str) -> bool:
+    return any(separator in text for separator in SEPARATORS)
 
 
 def _help_topic(words: Sequence[Word]) -> str | None:
@@ -260,7 +264,7 @@ def _help(request: MagicRequest) -> None:
         text = f"{_OVERVIEW}\n\n{first}\n\nand\n\n{_rows(_summaries(others))}\n\n{_END}"
     else:
         name = request.names[0].rstrip("?")
-        if name not in MODULES and "." in name:
+        if name not in MODULES and _names_a_tool(name):
             session, tool = request.host.resolve(name)
             entry = request.host.find_tool(session, tool)
             shown = parts_of(request.mcp).factory.tool(entry)
