@@ -376,7 +376,7 @@ class Syntax(Struct, frozen=True):
 
     @property
     def options_with_value(self) -> dict[str, Option]:
-        """All options that take a value, by name."""
+        """All options that take a value, by each of their names."""
         valued = (option for option in self.all_options.values() if option.value)
         return {name: option for option in valued for name in (option.name, *option.also)}
 
@@ -502,9 +502,9 @@ def _looks_like_option(word: Word) -> bool:
 
 def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
     """Split a line into its leading options and the unchanged text after them."""
-    end = 0
+    end, options = 0, syntax.all_options | syntax.options_with_value
     while match := _LEADING.match(line, end):
-        option = syntax.all_options.get(match[1])
+        option = options.get(match[1])
         value = _VALUE.match(line, match.end()) if option is None or option.value else None
         if option is None and not match[1].startswith("--"):
             break
