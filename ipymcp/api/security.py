@@ -64,10 +64,10 @@ class ToolPolicy(TableView):
             UnknownName: A pattern matches no loaded server.
         """
         await self._host.relisted(patterns)
-        for pattern in patterns:
-            for session, glob in self._owners(pattern):
-                digest = session.rights.digest or await asyncio.to_thread(digest_of, session.definition)
-                await self._decide(glob, "allow", digest, session.name, always=always, doubted=doubted)
+        owners = [owner for pattern in patterns for owner in self._owners(pattern)]  # an unknown one allows nothing
+        for session, glob in owners:
+            digest = session.rights.digest or await asyncio.to_thread(digest_of, session.definition)
+            await self._decide(glob, "allow", digest, session.name, always=always, doubted=doubted)
 
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)

@@ -415,6 +415,11 @@ def test_a_lazy_server_of_the_user_is_there_when_it_is_used(kernel: Kernel) -> N
     assert text(kernel, "r = %mcp call my-lazy.echo text=ho\nr.text") == "'ho'"
 
 
+def test_a_tool_in_two_words_does_not_allow_its_server(kernel: Kernel) -> None:
+    assert error(kernel, "%mcp policy allow demo echo")[0] == "UnknownName: no loaded server matches 'echo'"
+    assert "no rules: " in text(kernel, "mcp.policy")
+
+
 @pytest.mark.parametrize("line", ["start lazy2", "tools lazy3", "tools lazy4.echo"])
 def test_a_lazy_server_of_the_user_is_there_when_a_line_names_it(kernel: Kernel, line: str) -> None:
     name = line.split()[1].partition(".")[0]
