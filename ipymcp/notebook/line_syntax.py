@@ -282,7 +282,7 @@ _OTHER_OPTIONS: dict[str, dict[str, str]] = {
     },
 }
 """Hints for options of other programs, for every subcommand and for those with a certain option."""
-_OPERATORS = re.compile(r"\d?[<>]|&|\|{1,2}$")
+_OPERATORS = re.compile(r"\d?[<>]|[&|]")
 _SEPARATORS = frozenset({"&", "&&", "||"})
 _LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
 _VALUE = re.compile(r"""(?:=|\s++)(?:"(?:[^"]|"")*+"|'(?:[^']|'')*+'|\S+)""")
