@@ -182,7 +182,8 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         home = next((module for module, names in _HOMES.items() if name in names), "errors")
         return getattr(importlib.import_module(f"ipymcp.{home}"), name)
-    raise AttributeError(f"module 'ipymcp' has no attribute {name!r}")
+    elsewhere = "" if name.startswith("_") else "; servers are loaded and called by mcp: from ipymcp import mcp"
+    raise AttributeError(f"module 'ipymcp' has no attribute {name!r}{elsewhere}")
 
 
 def __dir__() -> list[str]:

@@ -15,8 +15,8 @@ import numbers
 import os
 import re
 import reprlib
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
@@ -29,6 +29,8 @@ R = TypeVar("R")
 _MAX_COUNT: Final = 2**63 - 1
 _MAX_SECONDS: Final = 1e9
 """About thirty years: sums of such times stay exact, and no clock overflows."""
+_EXAMPLE: Final = re.compile(r"`(mcp\.\w+\(.*?\))`")
+"""The example of a call in the first line of a docstring."""
 _UNEXPECTED: Final = re.compile(r"got an unexpected keyword argument '(.*)'")
 
 
@@ -102,6 +104,29 @@ def missing_attribute(
     raise UnknownName(f"{what} has no attribute {name!r}", hint=hint)
 
 
+def refuse_assignment(target: str, name: object) -> NoReturn:
+    """Raise UnknownName; for `__setattr__` and `__setitem__` of what holds servers and tools.
+
+    Args:
+        target: What is assigned to, as Python writes it.
+        name: The attribute or key.
+    """
+    variable = name if isinstance(name, str) and name.isidentifier() else "NAME"
+    message = f"{target} cannot be set: only servers and tools are there"
+    raise UnknownName(message, hint=f"keep the value under a name of its own: {variable} = …")
+
+
+def without_signature(function: Callable[P, R]) -> Callable[P, R]:
+    """Make `inspect.signature` fail for a `__call__` that only refuses, so that `?` shows no way to call the object."""
+    vars(function)["__signature__"] = ()
+    return function
+
+
+def is_function(value: object) -> bool:
+    """Whether a value can be called, and is no collection that refuses calls, as `mcp` and its servers are."""
+    return callable(value) and (isinstance(value, type) or not isinstance(value, Iterable))
+
+
 def shown(value: object) -> str:
     """Format a value for a message: short and on one line."""
     try:
@@ -146,7 +171,7 @@ SECONDS: Final = Kind(
 )
 AMOUNT: Final = Kind("a number, 0 or more", lambda value: _is_number(value) and value >= 0)
 TIMEOUT: Final = Kind("a number of seconds, 0 or more", lambda value: _is_number(value) and 0 <= value <= _MAX_SECONDS)
-FUNCTION: Final = Kind("a function", callable)
+FUNCTION: Final = Kind("a function", is_function)
 PATH: Final = Kind("a path", _is_path)
 MAPPING: Final = Kind("a mapping", lambda value: isinstance(value, Mapping))
 MOMENT: Final = Kind("a number of seconds", _is_number)
@@ -171,7 +196,7 @@ def checked(called: str = "", /, **kinds: Kind) -> Callable[[Callable[P, R]], Ca
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as error:
-                raise _signature_error(shown_name, signature, error) from None
+                raise _signature_error(shown_name, function, error) from None
             for name, value in given.items():
                 kind = kinds.get(name)
                 if kind is None:
@@ -191,13 +216,15 @@ def _signature(function: Callable[..., object]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _signature_error(name: str, signature: inspect.Signature, error: TypeError) -> ArgumentError:
-    message = str(error)
+def _signature_error(name: str, function: Callable[..., object], error: TypeError) -> ArgumentError:
+    signature, message = _signature(function), str(error)
     unexpected = _UNEXPECTED.match(message)
     if unexpected is not None:
         meant = nearest(unexpected[1], signature.parameters, limit=1)
         message = f"no argument {unexpected[1]!r}" + (f"; {meant}" if meant else "")
-    return ArgumentError(f"{name}(): {message}", hint=_usage(name, signature))
+    example = _EXAMPLE.search((function.__doc__ or "").partition("\n")[0])
+    usage = _usage(name, signature) + (f", such as {example[1]}" if example else "")
+    return ArgumentError(f"{name}(): {message}", hint=usage)
 
 
 def _usage(name: str, signature: inspect.Signature) -> str:

@@ -45,12 +45,18 @@ RESERVED_SERVER = frozenset({"prompts", "resources"})
 RESERVED_PROMPTS = frozenset({"df", "table"})
 """Attributes of `mcp.server.prompts` itself. A prompt with such a name is `mcp.fs.prompts["df"]` or `.df_`."""
 
+SEPARATORS = (".", "__", "/", ":", "::")
+"""Text between the names of a server and a tool in what a person types."""
+NAMESPACE = re.compile(r"mcp(\.|__)(?=.)")
+"""The beginning of a tool's name as Python and other hosts write it: `mcp.demo.echo`, `mcp__demo__echo`."""
 _DECORATION = r"^(mcp[-_]server[-_]|server[-_]|mcp[-_])|([-_]mcp[-_]server|[-_]mcp|[-_]server)$"
 _NO_IDENTIFIER = re.compile(r"[\x00-/:-@\[-^`{-\x7f]")  # in ASCII only
 _NO_MODEL_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _MODEL_NAME_LENGTH = 64
 _MIN_PART = 3
 """Minimum length of a word that is suggested the names it is a part of."""
+_MAX_ABBREVIATION = 4
+"""Maximum length of a word that may abbreviate a name by its first, its last and some other letters: `cmd`, `txt`."""
 _MAX_WORD = 200
 """Maximum length of a word that is compared; a longer one is not a mistyped name, and comparing it is slow."""
 
@@ -162,7 +168,9 @@ def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     if len(word) > _MAX_WORD:
         return ""
     known = list(dict.fromkeys(candidates))
-    near = difflib.get_close_matches(word, known, n=limit, cutoff=0.6)
+    letters = re.compile(f"{'.*?'.join(map(re.escape, word))}") if _MIN_PART <= len(word) <= _MAX_ABBREVIATION else None
+    near = [name for name in known if letters and len(name) <= 3 * len(word) and letters.fullmatch(name)][:limit]
+    near = near or difflib.get_close_matches(word, known, n=limit, cutoff=0.6)
     if not near:
         folded = word.casefold()
         near = [name for name in known if len(folded) >= _MIN_PART and folded in name.casefold()][:limit]

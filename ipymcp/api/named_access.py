@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ipymcp.api.sync_and_async import BlockingFunction
-from ipymcp.argument_checks import FUNCTION, MAPPING, SECONDS, TEXT, checked
+from ipymcp.argument_checks import FUNCTION, MAPPING, SECONDS, TEXT, checked, refuse_assignment, without_signature
+from ipymcp.errors import ArgumentError
 from ipymcp.results.tables import NotPicklable
 
 if TYPE_CHECKING:
@@ -62,6 +63,20 @@ class NamedAccess(NotPicklable):
     def prompt(self) -> BlockingFunction[..., PromptResult]:
         """Get the messages of a prompt: `mcp.prompt("demo", "describe", {"species": "Gentoo"})`."""
         return BlockingFunction(self._prompt, self._prompt_aio)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and not hasattr(type(self), name):
+            refuse_assignment(f"mcp.{name}", name)
+        super().__setattr__(name, value)
+
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        refuse_assignment(f"mcp[{name!r}]", name)
+
+    @without_signature
+    def __call__(self, *names: object, **arguments: object) -> NoReturn:  # noqa: D102 - `?` would show it
+        name = f"mcp.{names[0]}" if names and isinstance(names[0], str) and names[0].isidentifier() else "mcp.SERVER"
+        hint = f"mcp.load(…) loads a server, and its tools are functions: {name}.TOOL(…)"
+        raise ArgumentError("mcp is not a function", hint=hint)
 
     # -- tools --------------------------------------------------------------------------------------------------------
 
@@ -195,8 +210,6 @@ class NamedAccess(NotPicklable):
         if isinstance(found, Template):
             return found(**parameters)
         if parameters:
-            from ipymcp.errors import ArgumentError
-
             raise ArgumentError(f"{uri} is not a template: it takes no parameters", server=server)
         return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipymcp.api.named_access import NamedAccess
 from ipymcp.api.parts import McpParts
-from ipymcp.api.servers import ServerCommands, Servers, ServerTools, log_table
+from ipymcp.api.servers import OTHER_NAMES, ServerCommands, Servers, ServerTools, log_table
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.toolset import Toolset
 from ipymcp.argument_checks import (
@@ -29,7 +29,7 @@ from ipymcp.argument_checks import (
     one_of,
 )
 from ipymcp.errors import McpError, UnknownName
-from ipymcp.names import nearest
+from ipymcp.names import RESERVED_HOST, nearest
 from ipymcp.protocol.eras import HANDSHAKE_VERSIONS, STATELESS_VERSIONS
 from ipymcp.results.tables import mimebundle
 from ipymcp.runtime.client_handlers import RootList
@@ -83,15 +83,6 @@ ONE_SERVER = {
 _NO_INPUTS: Mapping[str, Any] = {}
 
 
-_CALL_HINT = "a tool is a function: mcp.SERVER.TOOL(…), or mcp.call('SERVER', 'TOOL', {…})"
-_OTHER_NAMES = {
-    **dict.fromkeys(("call_tool", "callTool", "run"), _CALL_HINT),
-    "list_tools": "mcp.tools lists them",
-    **dict.fromkeys(("status", "list", "list_servers"), "mcp.servers lists the servers and their states"),
-    **dict.fromkeys(("read_resource", "get_resource"), "mcp.read('SERVER', 'URI')"),
-    "get_prompt": "mcp.prompt('SERVER', 'NAME', {…})",
-}
-"""Hints for attributes that `mcp` does not have, but people expect."""
 _METHODS = frozenset({"call", "map", "prompt", "read", "subscribe"})
 """Properties whose values are functions."""
 
@@ -352,8 +343,8 @@ class Mcp(NamedAccess):
         try:
             return self[name]
         except UnknownName as error:
-            if name in _OTHER_NAMES and self._host.discovery.peek().find(name) is None:
-                error.hint = _OTHER_NAMES[name]
+            if self._host.discovery.peek().find(name) is None:
+                error.hint = OTHER_NAMES.get(name) or self._host.missing_hint(name, RESERVED_HOST)
             raise
 
     def __getitem__(self, name: str) -> ServerTools:

@@ -14,7 +14,7 @@ from ipymcp.api.tool import ToolFactory
 from ipymcp.api.toolset import Toolset, require_matches
 from ipymcp.argument_checks import TEXT, Kind
 from ipymcp.errors import UnknownName
-from ipymcp.names import nearest
+from ipymcp.names import NAMESPACE, SEPARATORS, nearest
 from ipymcp.security.rules import is_named
 
 if TYPE_CHECKING:
@@ -108,8 +108,10 @@ class McpParts:
         return None if definition is None else UnloadedServerTools(self.factory, definition)
 
     def load_for_use(self, path: str) -> None:
-        """Load the configured server that a path `server.tool` or `server__tool` begins with, if it is not loaded."""
-        beginnings = {path[: match.start()] for match in re.finditer(r"\.|__", path)} | {path}
+        """Load the configured server that a path, as `Host.resolve` takes it, begins with, if it is not loaded."""
+        separators = "|".join(map(re.escape, SEPARATORS))
+        paths = {path, NAMESPACE.sub("", path, count=1)}
+        beginnings = {text[: match.start()] for text in paths for match in re.finditer(separators, text)} | paths
         servers = sorted(beginnings, key=len, reverse=True)[:_MAX_SERVERS]
         if any(name in self.host.sessions or name in self.host.aliases().values() for name in servers):
             return

@@ -6,7 +6,7 @@ import asyncio
 import time
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.argument_checks import FLAG, PATH, TEXT, checked
@@ -66,10 +66,10 @@ class ToolPolicy(TableView):
             UnknownName: A pattern matches no loaded server.
         """
         await self._host.relisted(patterns)
-        for pattern in patterns:
-            for session, glob in self._owners(pattern):
-                digest = session.rights.digest or await asyncio.to_thread(digest_of, session.definition)
-                await self._decide(glob, "allow", digest, session.name, always=always, doubted=doubted)
+        owners = [owner for pattern in patterns for owner in self._owners(pattern)]  # an unknown one allows nothing
+        for session, glob in owners:
+            digest = session.rights.digest or await asyncio.to_thread(digest_of, session.definition)
+            await self._decide(glob, "allow", digest, session.name, always=always, doubted=doubted)
 
     @sync_and_async
     @checked(patterns=TEXT, always=FLAG)
@@ -472,6 +472,10 @@ class SavedSecrets(TableView):
             title="secrets",
             note="" if rows else "none yet: %mcp secret set NAME",
         )
+
+    def __getitem__(self, name: str) -> NoReturn:
+        message = "the value of a secret cannot be read here"
+        raise UnknownName(message, hint=f"a server's definition refers to it as ${{secret:{name}}}")
 
     @checked(name=TEXT, value=TEXT.or_none)
     def set(self, name: str, value: str | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Struct
 
@@ -11,8 +11,18 @@ from ipymcp.api.catalogs import not_running
 from ipymcp.api.sync_and_async import sync_and_async
 from ipymcp.api.tool import UnloadedTool
 from ipymcp.api.toolset import hidden_note, tool_table
-from ipymcp.argument_checks import COUNT, SECONDS, TEXT, check_name, checked, missing_attribute, one_of
-from ipymcp.errors import McpError, RpcError
+from ipymcp.argument_checks import (
+    COUNT,
+    SECONDS,
+    TEXT,
+    check_name,
+    checked,
+    missing_attribute,
+    one_of,
+    refuse_assignment,
+    without_signature,
+)
+from ipymcp.errors import ArgumentError, McpError, RpcError, UnknownName
 from ipymcp.names import RESERVED_SERVER
 from ipymcp.results.tables import NotPicklable, Table, TableView, mimebundle
 from ipymcp.runtime.catalog import remembered
@@ -32,6 +42,23 @@ if TYPE_CHECKING:
     from ipymcp.runtime.catalog import Catalog
     from ipymcp.runtime.session import ServerSession
     from ipymcp.storage.known_servers import KnownServer
+
+
+OTHER_NAMES = {
+    **dict.fromkeys(
+        ("call", "call_tool", "callTool", "invoke", "run"),
+        "a tool is a function: mcp.SERVER.TOOL(…), or mcp.call('SERVER', 'TOOL', {…})",
+    ),
+    **dict.fromkeys(
+        ("list_tools", "listTools", "tools"), "mcp.tools lists all, mcp.tools('SERVER.*') those of one server"
+    ),
+    **dict.fromkeys(("status", "list", "list_servers"), "mcp.servers lists the servers and their states"),
+    **dict.fromkeys(("read_resource", "get_resource"), "mcp.read('SERVER', 'URI')"),
+    "get_prompt": "mcp.prompt('SERVER', 'NAME', {…})",
+    **dict.fromkeys(("connect", "open", "start_server"), "mcp.load(…) loads and starts a server"),
+    "chat": "mcp.ask('…') asks a model",
+}
+"""Hints for attributes that neither `mcp` nor a server has, but people expect."""
 
 
 class ServerTools(NotPicklable):
@@ -61,7 +88,28 @@ class ServerTools(NotPicklable):
     def __getattr__(self, name: str) -> Tool:
         if name.startswith("_") and name not in self._session().catalog.aliases:
             raise AttributeError(name)
-        return self[name]
+        try:
+            return self[name]
+        except UnknownName as error:
+            if name in OTHER_NAMES:
+                error.hint = OTHER_NAMES[name].replace("SERVER", self._name)
+            elif hasattr(Server, name):
+                error.hint = f"it is mcp.servers[{self._name!r}].{name}"
+            raise
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and not hasattr(type(self), name):
+            refuse_assignment(f"mcp.{self._name}.{name}", name)
+        super().__setattr__(name, value)
+
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        refuse_assignment(f"mcp.{self._name}[{name!r}]", name)
+
+    @without_signature
+    def __call__(self, *names: object, **arguments: object) -> NoReturn:  # noqa: D102 - `?` would show it
+        name = names[0] if names and isinstance(names[0], str) and names[0].isidentifier() else "TOOL"
+        message = f"mcp.{self._name} is a server, not a function"
+        raise ArgumentError(message, hint=f"its tools are functions: mcp.{self._name}.{name}(…)")
 
     def __getitem__(self, name: str) -> Tool:
         """A tool by its exact name or identifier. Waits for a server that is starting."""
@@ -427,6 +475,11 @@ class Servers(TableView):
         self._factory = factory
         self._host = factory.host
         self._commands = commands
+
+    @checked("servers")
+    def __call__(self) -> Servers:
+        """The servers themselves: `mcp.servers()` is `mcp.servers`."""
+        return self
 
     def __getitem__(self, name: str) -> Server:
         return Server(self._factory, self._host.find(name), self._commands)

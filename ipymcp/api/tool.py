@@ -58,6 +58,7 @@ _OTHER_NAMES = {
     **dict.fromkeys(("execute", "invoke", "run"), "call it: …(…), or .call({…})"),
     **dict.fromkeys(("timeout", "with_options"), "use .options(timeout=…)(…)"),
     "apply": "use .map(rows)",
+    **dict.fromkeys(("data", "df", "text"), "its result has that: …(…).text, .data or .df"),
 }
 """Hints for attributes that a tool does not have, but people expect."""
 _COLUMN_LIBRARIES = frozenset({"pandas", "polars"})
@@ -374,13 +375,19 @@ class Tool(NotPicklable):
 
 
 def _add_usage_hint(error: ArgumentError, schema: ToolSchema, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
-    """Add a hint if a call option, or a dict of all arguments, was passed as an argument."""
+    """Add a hint if a call option, a dict of all arguments, or rows were passed as an argument."""
+    from ipymcp.schema.validation import AS_JSON  # imported already: it has found the problem
+
     written, name = expression(schema.server, schema.tool), error.argument
     if name in _OPTIONS and name in given and all(name not in (each.name, each.alias) for each in schema.parameters):
         value = shown(given[name]) if isinstance(given[name], str | int | float | None) else "…"
         error.hint = f"it is an option of the call: {written}.options({name}={value})(…)"
     elif len(args) == 1 and not given and _is_of_arguments(args[0], schema):
         error.hint = f"pass a dict of all arguments as {written}.call({{…}}), or {written}(**{{…}})"
+    elif hasattr(value := given.get(name or "", args[0] if len(args) == 1 else None), "shape"):
+        error.hint = f"one call for each row: {written}.map(…)"
+    elif error.hint == AS_JSON and isinstance(value, list | tuple):
+        error.hint = f"one call for each item: {written}.map(…); all of them as one text: json.dumps(…)"
 
 
 def _is_of_arguments(value: Any, schema: ToolSchema) -> bool:

@@ -439,7 +439,7 @@ def require_matches(host: Host, tools: Toolset, patterns: Iterable[str]) -> None
 
 
 def _is_several(value: Any) -> TypeGuard[Iterable[Any]]:
-    return not callable(value) and not isinstance(value, str | bytes) and isinstance(value, Iterable)
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes | type)
 
 
 def hidden_note(count: int) -> str:

@@ -31,7 +31,7 @@ from ipymcp.config.parsing import is_name, is_server
 from ipymcp.config.programs import program
 from ipymcp.config.redaction import masked_definition
 from ipymcp.errors import ConfigError
-from ipymcp.names import identifier, server_name
+from ipymcp.names import identifier, nearest, server_name
 from ipymcp.text import cut, quoted
 
 ORIGIN = "pasted"
@@ -719,5 +719,6 @@ def _shown_link(text: str) -> str:
 
 
 def _link_error(text: str) -> ConfigError:
-    hint = "the page of the button usually has a command or JSON, too: paste that"
+    meant = nearest(text.partition(":")[0], ("http", "https"), limit=1)
+    hint = meant or "the page of the button usually has a command or JSON, too: paste that"
     return ConfigError(f"{ORIGIN}: {_shown_link(text)} has no definition that ipymcp can read", hint=hint)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ipymcp.argument_checks import shown
+from ipymcp.argument_checks import is_function, shown
 from ipymcp.errors import ArgumentError
 from ipymcp.llm.providers import PLAIN, PROVIDERS, Declaration
 from ipymcp.llm.result_text import describe_tool, estimate_tokens
@@ -179,7 +179,7 @@ class FunctionTool:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         name = getattr(function, "__name__", type(function).__name__)
-        if not callable(function):
+        if not is_function(function):
             raise ArgumentError(f"{shown(function)} is not a function", hint='patterns select: mcp.tools("fs.*")')
         if name == "<lambda>":
             raise ArgumentError("a function for a model needs a name", hint="def it, with a docstring")

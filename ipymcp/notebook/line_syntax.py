@@ -264,7 +264,26 @@ Kind: TypeAlias = (
 """The kind of a word. `server`: a loaded server; `configured`: also a server in a discovered file; `loadable`: also a
 config file; `setting`: a key of a definition; `word`: a subcommand; `variable`: a Python name; empty: unknown or
 new."""
-_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z]$")
+_OPTION = re.compile(r"--[A-Za-z]|-[A-Za-z](?=$|=|\d)")
+_OTHER_OPTIONS: dict[str, dict[str, str]] = {
+    "": {
+        **dict.fromkeys(
+            ("-o", "--output", "--save"), "r = %mcp {word} … keeps the result, and Python writes it to a file"
+        ),
+        **dict.fromkeys(("--json", "--raw", "--format"), "r = %mcp {word} … keeps what a line shows: r.df is a table"),
+        **dict.fromkeys(("-v", "--verbose", "--debug"), "%mcp logs shows what servers write"),
+    },
+    "--level": dict.fromkeys(("-f", "--follow"), "new lines show in the panel as they come: %mcp panel"),
+    "--env": {
+        "--name": "a name comes first: %mcp {word} NAME …",
+        **dict.fromkeys(("--token", "--auth", "--bearer"), "write --header 'Authorization: Bearer ${{TOKEN}}'"),
+        "--url": "an address has no option: %mcp {word} NAME URL",
+        **dict.fromkeys(("--command", "--args"), "a command follows --: %mcp {word} NAME -- COMMAND ARG…"),
+    },
+}
+"""Hints for options of other programs, for every subcommand and for those with a certain option."""
+_OPERATORS = re.compile(r"\d?[<>]|[&|]")
+_SEPARATORS = frozenset({"&", "&&", "||"})
 _LEADING = re.compile(r"\s*(--?[A-Za-z][A-Za-z-]*)(?=[\s=]|$)")
 _VALUE = re.compile(r"""(?:=|\s++)(?:"(?:[^"]|"")*+"|'(?:[^']|'')*+'|\S+)""")
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
@@ -282,6 +301,7 @@ class Option(Struct, frozen=True):
         positive: Whether the number must be greater than 0.
         repeats: Whether the option may be repeated.
         takes: The kind of the value.
+        also: The names of the option in other programs, which are accepted.
     """
 
     name: str
@@ -292,6 +312,7 @@ class Option(Struct, frozen=True):
     positive: bool = False
     repeats: bool = False
     takes: Kind = ""
+    also: tuple[str, ...] = ()
 
 
 class Parsed(Struct, frozen=True):
@@ -355,8 +376,14 @@ class Syntax(Struct, frozen=True):
 
     @property
     def options_with_value(self) -> dict[str, Option]:
-        """All options that take a value, by name."""
-        return {name: option for name, option in self.all_options.items() if option.value}
+        """All options that take a value, by each of their names."""
+        valued = (option for option in self.all_options.values() if option.value)
+        return {name: option for option in valued for name in (option.name, *option.also)}
+
+    @property
+    def word(self) -> str:
+        """The subcommand."""
+        return self.usage.partition(" ")[0]
 
     def parse(self, words: Sequence[Word]) -> Parsed:
         """Parse a subcommand's words, without the subcommand itself.
@@ -371,11 +398,16 @@ class Syntax(Struct, frozen=True):
             action = structs.replace(first, value=self.synonyms[first.text])
             words = [action if word is first else word for word in words]
             first = action
+        if first is not None and first.text not in self.actions:
+            following = names_among(words, self.options_with_value)[1:]
+            if len(following) == 1 and following[0].text in self.actions:
+                line = f"%mcp {self.word} {following[0].raw} {first.raw}"
+                raise LineError(f"{following[0].raw} comes first: {line}", following[0].start)
         if first is None or (self.takes and first.text not in self.actions):
             return self._parse(words, end)
         if first.text not in self.actions:
             hint = nearest(first.text, self.actions, limit=1) or f"there are {', '.join(self.actions)}"
-            raise LineError(f"there is no %mcp {self.usage.partition(' ')[0]} {first.raw}; {hint}", first.start)
+            raise LineError(f"there is no %mcp {self.word} {first.raw}; {hint}", first.start)
         parsed = self.actions[first.text]._parse([word for word in words if word is not first], end)
         return Parsed((first, *parsed.names), parsed.values)
 
@@ -384,10 +416,14 @@ class Syntax(Struct, frozen=True):
         names: list[Word] = []
         rest = iter(words)
         for word in rest:
+            if word.key is None and _OPERATORS.match(word.raw):
+                line = f"r = %mcp {self.word} … keeps the result, for Python"
+                instead = "write a line for each command" if word.raw in _SEPARATORS else line
+                raise LineError(f"{word.raw} is for a shell; {instead}", word.start)
             if not _looks_like_option(word):
                 names.append(word)
                 continue
-            option, text = self._option(word)
+            option, text = self._option(word, words)
             if option.value and text is None:
                 following = next(rest, None)
                 if following is None or _looks_like_option(following):
@@ -399,13 +435,24 @@ class Syntax(Struct, frozen=True):
         self._check_count(parsed, names, end)
         return Parsed(tuple(names), parsed.values)
 
-    def _option(self, word: Word) -> tuple[Option, str | None]:
+    def _option(self, word: Word, words: Sequence[Word]) -> tuple[Option, str | None]:
+        """The option of a word, and its value if that is in the word: `--level=info`, `-n5`."""
         name, text = (word.text, None) if word.key is None else (word.key, word.value)
+        if text is None and not name.startswith("--") and name[2:]:
+            name, text = name[:2], name[2:]
         for option in self.options:
-            if option.name == name:
+            if name in (option.name, *option.also):
                 return option, text
-        known = [option.name for option in self.options]
-        hint = nearest(name, known, limit=1) or f"usage: %mcp {self.usage}"
+        plain, own = name.lstrip("-"), {option.name.lstrip("-"): option.name for option in self.options}
+        others = (_OTHER_OPTIONS.get(each, {}).get(name) for each in ("", *own.values()))
+        if near := re.search("'(.+)'", nearest(plain, own, limit=1)):
+            hint = f"did you mean {own[near[1]]!r}?"
+        elif self.arguments and name.startswith("--"):
+            following = next((each for each in words if each.start >= word.end), None)
+            value = word.raw.partition("=")[2] or (following.raw if following is not None else "VALUE")
+            hint = f"an argument is written {plain}={value}"
+        else:
+            hint = next(filter(None, others), "usage: %mcp {usage}").format(word=self.word, usage=self.usage)
         raise LineError(f"there is no option {name}; {hint}", word.start)
 
     def _keep(self, parsed: Parsed, option: Option, text: str, word: Word) -> None:
@@ -430,6 +477,8 @@ class Syntax(Struct, frozen=True):
             raise LineError(f"{self.missing} usage: %mcp {self.usage}", end)
         if self.at_most is not None and len(names) > self.at_most:
             surplus = names[self.at_most]
+            if surplus.raw.isdecimal() and any(option.name == "-n" for option in self.options):
+                raise LineError(f"{surplus.raw} is one too many; did you mean -n {surplus.raw}?", surplus.start)
             raise LineError(f"{surplus.raw} is one too many; usage: %mcp {self.usage}", surplus.start)
 
 
@@ -453,9 +502,9 @@ def _looks_like_option(word: Word) -> bool:
 
 def split_text(syntax: Syntax, line: str) -> tuple[str, str]:
     """Split a line into its leading options and the unchanged text after them."""
-    end = 0
+    end, options = 0, syntax.all_options | syntax.options_with_value
     while match := _LEADING.match(line, end):
-        option = syntax.all_options.get(match[1])
+        option = options.get(match[1])
         value = _VALUE.match(line, match.end()) if option is None or option.value else None
         if option is None and not match[1].startswith("--"):
             break

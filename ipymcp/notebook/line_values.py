@@ -284,12 +284,17 @@ def _not_a_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
     """Describe the problem of a word that is not `key=value`, with a correction."""
     word, problem = words[index], f"{words[index].raw} is not key=value"
     before, after = words[index - 1] if index else None, words[index + 1] if index + 1 < len(words) else None
-    name, colon, value = word.raw.partition(":")
+    name, _, value = word.raw.partition(":")
+    if word.is_body and re.search(r"\}\s", word.raw):
+        return "what begins with { is the rest of the line: write key=value before it"
+    if word.quoted and word.value.partition("=")[0] in names:
+        return f"{problem}: write {word.value}"
     if word.raw.startswith("=") or (after is not None and after.raw.startswith("=")):
         key = word.raw if not word.raw.startswith("=") else before.raw if before is not None else "NAME"
         return f"{problem}: write {key}=VALUE, without blanks around the ="
-    if colon and name in names:
-        return f"{problem}: write {name}={value or 'VALUE'}"
+    if name in names:
+        value = value or (after.raw if after is not None and after.key is None else "VALUE")
+        return f"{problem}: write {name}={value}"
     if before is not None and before.key is not None and not before.quoted:
         return f'{problem}: quote a value that has blanks: {before.key}="{before.value} {word.raw}"'
     given = {one.key for one in words}

@@ -221,10 +221,14 @@ class _Meta(Struct, rename={"meta": "_meta"}):
 
 
 _DATA, _FRAME = "use .data", "use .df, or .table().records for dicts"
+_IN_FRAME = "use .df, which has it"
 _OTHER_NAMES = {
     **dict.fromkeys(("json", "output", "parsed", "result", "structuredContent", "structured_content", "value"), _DATA),
     **dict.fromkeys(("dataframe", "frame", "to_df", "to_pandas", "to_polars"), "use .df"),
-    **dict.fromkeys(("columns", "head", "iloc", "loc", "shape", "tail"), "use .df, which has it"),
+    **dict.fromkeys(("columns", "describe", "groupby", "head", "iloc", "loc"), _IN_FRAME),
+    **dict.fromkeys(("merge", "plot", "query", "shape", "sort_values", "tail"), _IN_FRAME),
+    **dict.fromkeys(("to_csv", "to_excel", "to_html", "to_json", "to_markdown", "to_numpy", "to_parquet"), _IN_FRAME),
+    **dict.fromkeys(("to_dict", "to_list"), _DATA),
     **dict.fromkeys(("records", "rows"), _FRAME),
     **dict.fromkeys(("image", "png"), "use .images[0]"),
     **dict.fromkeys(("isError", "error"), "use .is_error; the words are in .text"),

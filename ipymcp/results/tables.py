@@ -8,6 +8,7 @@ from abc import abstractmethod
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from ipymcp.argument_checks import missing_attribute
 from ipymcp.masking import masks
 from ipymcp.text import cut, escaped, visible
 
@@ -46,6 +47,11 @@ class TableView(NotPicklable):
     def df(self) -> Any:
         """The table as a DataFrame."""
         return self.table.df
+
+    if not TYPE_CHECKING:  # for type checkers it has no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, type(self).__name__)
 
     def __repr__(self) -> str:
         return repr(self.table)

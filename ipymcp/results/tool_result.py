@@ -11,12 +11,12 @@ import itertools
 import threading
 from collections import OrderedDict
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from ipymcp.argument_checks import shown
-from ipymcp.errors import CallError, UnknownName
+from ipymcp.errors import ArgumentError, CallError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
@@ -257,6 +257,12 @@ class ToolResult(DisplayedResult):
 
     def __bool__(self) -> bool:
         return True
+
+    def _refuse_arithmetic(self, other: object = None) -> NoReturn:
+        message = "its result is neither a number nor a string"
+        raise ArgumentError(message, server=self.server, tool=self.tool, hint="use .data, or .text for the text")
+
+    __add__ = __radd__ = __float__ = __int__ = _refuse_arithmetic
 
     @property
     def __array__(self) -> Any:

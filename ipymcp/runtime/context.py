@@ -68,6 +68,8 @@ class RuntimeContext(msgspec.Struct, eq=False):
     """Redirect addresses for logins in the browser."""
     notices: UserNotices
     """Notices for the user, shown below the cell."""
+    is_shell: bool = False
+    """Whether the host belongs to an interactive shell, in which the user waits for a server that a cell defines."""
     _start_slots: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
 
     @property

@@ -16,7 +16,7 @@ import msgspec
 
 from ipymcp.argument_checks import check_name, shown
 from ipymcp.errors import UnknownName
-from ipymcp.names import RESERVED_HOST, aliases, identifier, is_glob, nearest
+from ipymcp.names import NAMESPACE, RESERVED_HOST, SEPARATORS, aliases, identifier, is_glob, nearest
 from ipymcp.protocol.eras import Identity
 from ipymcp.runtime.access import AccessControl
 from ipymcp.runtime.call_factory import CallFactory
@@ -205,6 +205,7 @@ class Host:
             store=self.store,
             redirects=self.redirects,
             notices=self.notices,
+            is_shell=is_shell,
         )
         self.trials = Trials(self._context, self._adopt)
         self.loop.watch(self.calls.end_late)
@@ -420,8 +421,13 @@ class Host:
             session = self.loop.run(self.load_for_use(name))
         return session
 
-    def missing_hint(self, name: str) -> str:
-        """How to get a server that is not loaded: the line that loads a configured one, or similar names."""
+    def missing_hint(self, name: str, others: Iterable[str] = ()) -> str:
+        """How to get a server that is not loaded: the line that loads a configured one, or similar names.
+
+        Args:
+            name: The name.
+            others: Further names that may be meant.
+        """
         used = next((one for one in self.used_before() if name in (one, identifier(one))), None)
         if used is not None:
             return f"{self.rememberer} used {used}: %mcp restore"
@@ -430,10 +436,12 @@ class Host:
         if own is not None:
             return f"it is configured but not loaded yet: %mcp load {quoted(own)}"
         loaded = f"loaded: {', '.join(self.sessions)}" if self.sessions else "nothing is loaded yet: %mcp load demo"
-        return nearest(name, [*self.sessions, *configured, *self.used_before()]) or loaded
+        return nearest(name, [*self.sessions, *configured, *self.used_before()]) or nearest(name, others) or loaded
 
     def resolve(self, path: str, kind: str = "tool") -> tuple[ServerSession, str]:
-        """Split `server.tool` or `server__tool` after the longest server name that matches.
+        """Split `server.tool` after the longest server name that matches.
+
+        `server__tool`, `server/tool`, `server:tool` and `mcp.server.tool` are accepted, too.
 
         Args:
             path: The text to split.
@@ -443,10 +451,13 @@ class Host:
             UnknownName: There is no such server.
         """
         known = {**{alias: name for name, alias in self.aliases().items()}, **{name: name for name in self.sessions}}
-        owners = [(name, dot) for name in known for dot in (".", "__") if path.startswith(name + dot)]
+        owners = [(name, dot) for name in known for dot in SEPARATORS if path.startswith(name + dot)]
         if owners:
-            owner, dot = max(owners, key=lambda found: len(found[0]))
+            owner, dot = max(owners, key=lambda found: (len(found[0]), len(found[1])))
             return self.sessions[known[owner]], path[len(owner) + len(dot) :]
+        prefix = NAMESPACE.match(path)
+        if prefix is not None:
+            return self.resolve(path[prefix.end() :], kind)
         server, _, tool = path.partition(".")
         if not tool and server in known:
             session = self.sessions[known[server]]

@@ -110,7 +110,7 @@ PASSED_ON = frozenset(
 _OWN_PYTHON = frozenset({"python", "python3"})
 """Commands that in a notebook or a script mean the kernel's own interpreter, with the packages that `%pip` installs."""
 _SOURCE_NAME = re.compile(
-    r"(?:uv|pip|pipx|npm|pnpm|bun|yarn|deno|jsr|npm_config|bun_config|yarn_npm|pipx_default)_(?:\w*_)?"
+    r"(?:(?P<python>uv|pip|pipx|pipx_default)|npm|pnpm|bun|yarn|deno|jsr|npm_config|bun_config|yarn_npm)_(?:\w*_)?"
     r"(?:index(?:_url)?|registry(?:_server)?|mirror|links|url|proxy|config_file|userconfig|cafile|strict_ssl|trusted_host"
     r"|insecure_host|native_tls|cert)",
     re.IGNORECASE,
@@ -144,10 +144,13 @@ def launch(definition: ServerDefinition, folder: str) -> Launch:
 
 def missing_sources(definition: ServerDefinition) -> list[str]:
     """The variables that tell a package runner where packages come from, and that are set here but not passed on."""
-    if not any(program(program_name(word)).may_download for word in (definition.command or "", *definition.args)):
+    programs = [program(program_name(word)) for word in (definition.command or "", *definition.args)]
+    of_python = {one.kind != "node" for one in programs if one.may_download}
+    if not of_python:
         return []
     passed = _environment(definition)
-    return sorted(name for name in os.environ if _SOURCE_NAME.fullmatch(name) and name not in passed)
+    matches = (match for name in os.environ if name not in passed and (match := _SOURCE_NAME.fullmatch(name)))
+    return sorted(match[0] for match in matches if (match["python"] is not None) in of_python)
 
 
 def missing_variable(definition: ServerDefinition, stderr: Iterable[str]) -> str | None:

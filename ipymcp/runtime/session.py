@@ -312,7 +312,8 @@ class ServerSession:
                 failure = self.explain(start_failure(error, self.definition, None if was_ready else code, unread))
                 is_hopeless = failed is not None and failed.is_hopeless(is_first=not was_ready)
                 retry = self.definition.restart and not is_hopeless
-                is_typed = self.definition.source.scope == "cell"
+                scope = self.definition.source.scope
+                is_typed = scope == "cell" or (scope == "script" and self._context.is_shell)
                 retry = retry and is_worth_retrying(error, code, is_first=not was_ready, is_typed=is_typed)
             else:
                 was_ready, connected = True, time.monotonic()

@@ -162,12 +162,16 @@ def _no_alternative(
     return ArgumentProblem(path, f"{_short_repr(value)} fits none of the forms this argument may have")
 
 
+AS_JSON: Final = "give it as text: json.dumps(…)"
+"""The hint for a list or an object in place of a string."""
+
+
 def _wrong_type(path: tuple[str | int, ...], value: Any, kinds: list[str]) -> ArgumentProblem:
     hint = None
     if "string" in kinds and isinstance(value, int | float) and not isinstance(value, bool):
         hint = f"quote it: '{value}'"
     elif "string" in kinds and isinstance(value, dict | list):
-        hint = "give it as text: json.dumps(…)"
+        hint = AS_JSON
     elif "array" in kinds and isinstance(value, str):
         hint = f"give a list: [{_short_repr(value)}]"
     return ArgumentProblem(path, f"expected {_joined(kinds)}, got {_short_repr(value)}", hint)

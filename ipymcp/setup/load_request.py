@@ -458,7 +458,8 @@ def _check_file(text: str, host: Host) -> None:
     if text.endswith(_BUNDLES) and os.path.exists(path):
         hint = "unpack it (it is a zip file), then %mcp load FOLDER/manifest.json"
         raise UnknownName(f"{shown(text)} is an MCPB bundle, not a config file", hint=hint)
-    if re.fullmatch(_ADDRESS, text) and not os.path.exists(path):
+    is_document = "/" not in text and text.endswith(DOCUMENTS)
+    if re.fullmatch(_ADDRESS, text) and not is_document and not os.path.exists(path):
         scheme = "http" if re.match(_LOCAL, text) else "https"
         hint = f"an address begins with http:// or https://: %mcp load {scheme}://{text}"
         raise UnknownName(f"{shown(text)}: no such file", hint=hint)

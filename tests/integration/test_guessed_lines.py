@@ -2,9 +2,11 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.kernels import Kernel
 
 MISBEHAVING = server_command("misbehaving")
 TABLE = "MCP servers"
+KEPT = "r = %mcp {} … keeps the result, for Python"
 CONFIGURED = "it is configured but not loaded yet: %mcp load cfgd"
 NOT_LOADED = [
     *["mcp.servers['cfgd']", "%mcp start cfgd", "%mcp tools cfgd", "%mcp resources cfgd", "%mcp prompts cfgd.*"],
@@ -78,10 +81,135 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("call --timeout 0 demo.echo text=a", "--timeout needs a number greater than 0"),
         ("load --start-timeout 0 demo", "--start-timeout needs a number greater than 0"),
         ("config update cfgd env.=5", "env. needs a name after the dot: env.NAME=VALUE"),
+        *[
+            (f"call demo.echo {typed}", f"there is no option --text; an argument is written text={value}")
+            for typed, value in (("--text hi", "hi"), ("--text='a b'", "'a b'"), ("--text", "VALUE"))
+        ],
+        ("call demo.echo --tiemout 5 text=a", "there is no option --tiemout; did you mean '--timeout'?"),
+        ("call demo.echo 'text=\"hi\"'", '\'text="hi"\' is not key=value: write text="hi"'),
+        ('call demo.echo text "a b"', 'text is not key=value: write text="a b"'),
+        ("call demo.echo text: hi", "text: is not key=value: write text=hi"),
+        (
+            "call demo.query {'table': 'penguins'} limit=3",
+            "what begins with { is the rest of the line: write key=value before it",
+        ),
+        *[
+            (f"call demo.echo text=a {typed}", f"{typed.split()[0]} is for a shell; {KEPT.format('call')}")
+            for typed in ("> out.txt", ">>out.txt", "| head", "|head", "2>&1", "< in.txt")
+        ],
+        ("tools | grep echo", f"| is for a shell; {KEPT.format('tools')}"),
+        ("map demo.echo rows > x", f"> is for a shell; {KEPT.format('map')}"),
+        ("stop nothing && %mcp start nothing", "&& is for a shell; write a line for each command"),
+        (
+            "call demo.echo text=a -o file",
+            f"there is no option -o; {KEPT.format('call').rpartition(',')[0]}, and Python writes it to a file",
+        ),
+        ("map demo.echo rows country text", "country is not key=value: write text=country"),
+        (
+            "map demo.echo rows text=nope",
+            "the table has no column 'nope', but 'text': write text='nope' for the text in every row",
+        ),
+        ("map demo echo", "which rows? usage: %mcp map SERVER.TOOL ROWS"),
+        ("policy demo.echo allow", "allow comes first: %mcp policy allow demo.echo"),
+        ("secret token set", "set comes first: %mcp secret set token"),
+        ("npx -y @a/server", "the command of a server follows --: %mcp load -- npx -y @a/server"),
+        *[(line, f"there is no %mcp {line.split()[0]}; did you mean %mcp load {line}?")
+            for line in ("https://example.com/mcp", "servers.json", "./server.py --env A=1")],
+        ("load --name x -- y", "there is no option --name; a name comes first: %mcp load NAME …"),
+        ("load --token t https://example.com/mcp",
+            "there is no option --token; write --header 'Authorization: Bearer ${TOKEN}'"),
+        ("load --url https://a/mcp", "there is no option --url; an address has no option: %mcp load NAME URL"),
+        *[(f"load {line}", "there is no option --command; a command follows --: %mcp load NAME -- COMMAND ARG…")
+            for line in ("--command npx --args x", "x --command=y")],
+        ("logs -f --tail 5", "there is no option -f; new lines show in the panel as they come: %mcp panel"),
+        ("history 5", "5 is one too many; did you mean -n 5?"),
+        ('call demo.echo {"text": "a"} > x', "what begins with { is the rest of the line: write key=value before it"),
+        ("logs --n 5", "there is no option --n; did you mean '-n'?"),
+        ("tools --json", "there is no option --json; r = %mcp tools … keeps what a line shows: r.df is a table"),
+        ("load claude mcp list",
+            "of the commands of other programs, those that add a server are read: %mcp load claude mcp add …"),
+        ("add demo", "demo comes with ipymcp: %mcp load demo"),
+        ("prompt demo.describe --species Gentoo",
+            "there is no option --species; an argument is written species=Gentoo"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kernel, line: str, message: str) -> None:
+    done(kernel, "import pandas\nrows = pandas.DataFrame({'text': ['a'], 'country': ['FR']})")
+    assert kernel.run(f"%mcp {line}").stderr.startswith(f"UsageError: {message}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *["demo echo text=hi", "demo/echo text=hi", "demo:echo text=hi", "demo::echo text=hi", "mcp.demo.echo text=hi"],
+        *["mcp__demo__echo text=hi", """demo.echo '{"text": "hi"}'""", """demo.echo "{'text': 'hi'}\""""],
     ],
 )
-def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kernel, line: str, message: str) -> None:
-    assert kernel.run(f"%mcp {line}").stderr.startswith(f"UsageError: {message}\n")
+def test_a_tool_is_called_as_other_programs_write_it(kernel: Kernel, line: str) -> None:
+    assert text(kernel, f"%mcp call {line}") == "ToolResult demo.echo: hi"
+
+
+@pytest.mark.parametrize(
+    ("line", "same"),
+    [
+        *[(f"logs {typed}", "logs -n 1") for typed in ("-n1", "-n=1", "--tail 1", "--lines=1")],
+        *[(f"{word} demo", "tools demo") for word in ("describe", "inspect", "info")],
+        ("prompt demo describe species=Gentoo", "prompt demo.describe species=Gentoo"),
+        ("server", ""),
+    ],
+)
+def test_words_and_options_of_other_programs_do_what_they_do_there(kernel: Kernel, line: str, same: str) -> None:
+    assert text(kernel, f"%mcp {line}") == text(kernel, f"%mcp {same}")
+
+
+def test_variables_and_headers_have_the_options_of_other_hosts(kernel: Kernel) -> None:
+    pids = []
+    for option in ("-e", "--env"):  # the same definition: it stays loaded
+        done(kernel, f"%mcp load {option} K=1 short -- {shlex.join(MISBEHAVING)}")
+        pids.append(text(kernel, "mcp.short.pid().data"))
+    assert pids[0] == pids[1]
+    assert error(kernel, "%mcp load -H 'A: b' short")[0] == "McpError: --header: short is not a remote server"
+    done(kernel, "%mcp unload short;")
+
+
+def test_all_servers_are_loaded_by_the_word_of_other_commands(kernel_name: str, tmp_path: Path) -> None:
+    with opened(kernel_name, tmp_path, {}) as kernel:
+        said = [done(kernel, f"%mcp load{names}").stderr for names in ("", " all", " *")]
+    assert said[0].startswith("ipymcp: no servers are configured here") and set(said) == {said[0]}
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%%mcp\nx", "%%mcp needs a word: load for a definition, call SERVER.TOOL for arguments, ask"),
+        ("%%mcp stop\ndemo", "%mcp stop takes no cell: write it with one %"),
+    ],
+)
+def test_a_body_that_no_one_reads_is_refused(kernel: Kernel, cell: str, message: str) -> None:
+    assert kernel.run(cell).stderr.startswith(f"UsageError: {message}\n")
+
+
+def test_a_configured_server_starts_for_any_way_to_write_its_tool(kernel: Kernel) -> None:
+    for line in ("own1/echo text=hi", "mcp.own1.echo text=hi", "own1 echo text=hi"):
+        assert text(kernel, f"%mcp call {line}") == "ToolResult own1.echo: hi"
+        done(kernel, "%mcp unload own1;")
+
+
+@pytest.mark.parametrize(
+    "line", ["call demo.echo?", "call demo.echo ?", "map demo.echo?", "demo.echo?", "help demo/echo", "info demo.echo"]
+)
+def test_a_question_mark_after_a_tool_shows_what_it_takes(kernel: Kernel, line: str) -> None:
+    shown = done(kernel, f"%mcp {line}").stdout
+    assert shown.startswith("demo.echo(text: str)\n\nEcho a text\n"), shown
+
+
+def test_a_word_that_is_no_column_is_said_to_be_in_every_row(kernel: Kernel) -> None:
+    done(kernel, "import pandas\nrows = pandas.DataFrame({'table': ['penguins', 'penguins']})")
+    said = "ipymcp: the table has no column 'year': where is this text in every row\n"
+    assert done(kernel, "%mcp map demo.query rows where=year").stderr == said
+    for line in ("map demo.query rows where='year'", "map demo.query rows where=year;", "map demo.query rows limit=3"):
+        assert done(kernel, f"%mcp {line}").stderr == ""
+    assert done(kernel, "%mcp map demo.query rows.rename(columns={'table':'sex'}) table=penguins").stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -95,6 +223,13 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("mcp.load('cfgd', env={'A': '1'})", "env= needs command= or url=", "%mcp load NAME --env K=V"),
         ("%mcp load ./server.py", "'./server.py' is a program, not a config file", "%mcp load -- python ./server.py"),
         ("%mcp load localhost:8000/mcp", "'localhost:8000/mcp': no such file", "%mcp load http://localhost:8000/mcp"),
+        (
+            "%mcp load htp://x",
+            "pasted: the link htp://x has no definition that ipymcp can read",
+            "did you mean 'http'?",
+        ),
+        ("%mcp load nothere.json", "nothere.json: no such file", "a relative path starts at the notebook's folder"),
+        ("%%mcp call demo.echo\nhello", "the notebook has no name 'hello'", 'the body has the arguments: {"text": …}'),
         ("mcp.load('example.com/mcp')", "'example.com/mcp': no such file", "%mcp load https://example.com/mcp"),
         *[(cell, "there is no server 'cfgd'", CONFIGURED) for cell in NOT_LOADED],
         ("%mcp disable cfgd.x", "no tool matches 'cfgd.x'", CONFIGURED),
@@ -103,6 +238,7 @@ def test_a_line_that_is_nearly_right_is_answered_with_the_right_one(kernel: Kern
         ("mcp.cfdg", "there is no server 'cfdg'", "did you mean 'cfgd'?"),
         ("mcp.wrong", "there is no server 'wrong'", "it is configured but not loaded yet: %mcp load wrong"),
         ("%mcp load wrong", "wrong", "in:"),
+        ("%mcp describe dmo", "no tool matches 'dmo'", "did you mean 'demo' or 'demo.echo'?"),
         ("%mcp tools ehco", "no tool matches 'ehco'", "did you mean 'echo'?"),
         ("%mcp stubs /nonexistent/x.pyi", "/nonexistent/x.pyi", "name a file in a folder that exists"),
         ("%mcp config update cfgd --env =5", "--env =5: '' is not a name of a variable", "write --env NAME=VALUE"),
@@ -167,6 +303,89 @@ def test_an_error_names_what_to_write(kernel: Kernel, cell: str, first: str, hin
     assert first in lines[0] and hint in lines[1], lines
 
 
+RESULT = ("ArgumentError: demo.echo: its result is neither a number nor a string", "use .data, or .text for the text")
+IN_FRAME = "use .df, which has it"
+MCP_HAS_IT = "servers are loaded and called by mcp: from ipymcp import mcp"
+
+
+def no_tool(name: str, hint: str) -> tuple[str, str]:
+    return f"UnknownName: demo: there is no tool {name!r}", hint
+
+
+@pytest.mark.parametrize(
+    ("cell", "answer"),
+    [
+        ("mcp.demo.echo(df)", ("ArgumentError: demo.echo: text: expected string, got [{'text': 'a'}, {'text': 'b'}]",
+            "one call for each row: mcp.demo.echo.map(…)")),
+        ("mcp.demo.echo(df['text'])", ("ArgumentError: demo.echo: text: expected string, got ['a', 'b']",
+            "one call for each row: mcp.demo.echo.map(…)")),
+        ("mcp.demo.echo(['a', 'b'])", ("ArgumentError: demo.echo: text: expected string, got ['a', 'b']",
+            "one call for each item: mcp.demo.echo.map(…); all of them as one text: json.dumps(…)")),
+        ("mcp('demo')", ("ArgumentError: mcp is not a function",
+            "mcp.load(…) loads a server, and its tools are functions: mcp.demo.TOOL(…)")),
+        ("mcp.demo('echo')", ("ArgumentError: mcp.demo is a server, not a function",
+            "its tools are functions: mcp.demo.echo(…)")),
+        ("mcp.call('demo.echo', text='a')", ("ArgumentError: call(): no argument 'text'",
+            "call(server, tool=None, arguments=None, *, timeout=None), such as"
+            ' mcp.call("demo", "echo", {"text": "hi"})')),
+        ("mcp.connect", ("UnknownName: there is no server 'connect'", "mcp.load(…) loads and starts a server")),
+        ("mcp.loda", ("UnknownName: there is no server 'loda'", "did you mean 'load' or 'unload'?")),
+        ("mcp.demo.list_tools()", no_tool("list_tools",
+            "mcp.tools lists all, mcp.tools('demo.*') those of one server")),
+        ("mcp.demo.call_tool('echo', {})", no_tool("call_tool",
+            "a tool is a function: mcp.demo.TOOL(…), or mcp.call('demo', 'TOOL', {…})")),
+        ("mcp.demo.stop()", no_tool("stop", "it is mcp.servers['demo'].stop")),
+        ("mcp.demo.logs()", no_tool("logs", "it is mcp.servers['demo'].logs")),
+        ("mcp.demo.echo.df", ("UnknownName: the tool demo.echo has no attribute 'df'",
+            "its result has that: …(…).text, .data or .df")),
+        ("mcp.servers(5)", ("ArgumentError: servers(): too many positional arguments",
+            "servers(), such as mcp.servers()")),
+        ("mcp.policy.alow", ("UnknownName: ToolPolicy has no attribute 'alow'", "did you mean 'allow'?")),
+        ("mcp.pins.accpt", ("UnknownName: ToolPins has no attribute 'accpt'", "did you mean 'accept'?")),
+        ("mcp.trust.allow", ("UnknownName: TrustedServers has no attribute 'allow'", "it has .df, .revoke, .table")),
+        *[(f"{target} = 5", (f"UnknownName: {target} cannot be set: only servers and tools are there",
+            f"keep the value under a name of its own: {name} = …"))
+            for target, name in (("mcp.demo", "demo"), ("mcp['demo']", "demo"), ("mcp['my server']", "NAME"),
+                ("mcp.demo.echo", "echo"), ("mcp.demo['echo']", "echo"))],
+        ("mcp.secret['token']", ("UnknownName: the value of a secret cannot be read here",
+            "a server's definition refers to it as ${secret:token}")),
+        ("mcp.tools('demo.echo') + [mcp.demo]", ("ArgumentError: demo: tools␊t...ext unchanged. is not a function",
+            'patterns select: mcp.tools("fs.*")')),
+        ("mcp.load('x', cmd='y')", ("ArgumentError: load(): no argument 'cmd'; did you mean 'command'?",
+            "load(*what, wait=True, trust=False, locked=False, lazy=False, start_timeout=None, command=None, args=None,"
+            " env=None, cwd=None, url=None, headers=None)")),
+        ("r.to_csv('x')", ("UnknownName: a result has no attribute 'to_csv'", IN_FRAME)),
+        ("r.plot", ("UnknownName: a result has no attribute 'plot'", IN_FRAME)),
+        *[(cell, RESULT) for cell in ("float(r)", "int(r)", "r + 'x'", "'x' + r")],
+    ],
+)  # fmt: skip
+def test_what_other_clients_are_told_is_answered_with_the_python_here(
+    kernel: Kernel, cell: str, answer: tuple[str, str]
+) -> None:
+    done(kernel, "import pandas\ndf = pandas.DataFrame({'text': ['a', 'b']})\nr = mcp.demo.echo('a')")
+    assert error(kernel, cell) == [answer[0], f"  {answer[1]} · in: {cell}"]
+
+
+@pytest.mark.parametrize("name", ["mcp", "mcp.demo"])
+def test_what_refuses_calls_is_not_inspected_as_a_function(kernel: Kernel, name: str) -> None:
+    shown = kernel.inspect(name)
+    assert shown is not None and shown.startswith("Type:"), shown
+    assert "Call docstring" not in shown
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("ipymcp.load", f"module 'ipymcp' has no attribute 'load'; {MCP_HAS_IT}"),
+        ("ipymcp.demo.echo('a')", "module 'ipymcp.demo' has no attribute 'echo';"
+            " its tools are attributes of mcp.demo: from ipymcp import mcp"),
+    ],
+)  # fmt: skip
+def test_the_package_in_place_of_mcp_is_answered_with_the_import(kernel: Kernel, code: str, answer: str) -> None:
+    outcome = kernel.run(f"import ipymcp, ipymcp.demo\n{code}")
+    assert outcome.error is not None and outcome.error.evalue == answer
+
+
 @pytest.mark.parametrize(
     ("cell", "shown"),
     [
@@ -181,6 +400,7 @@ def test_an_error_names_what_to_write(kernel: Kernel, cell: str, first: str, hin
         ("%mcp tools echo", "demo.echo"),
         ("%mcp config list", "cfgd"),
         ("%mcp config get cfgd", "mcpServers.cfgd.command"),
+        ("mcp.servers()", TABLE),
         ("len(mcp), [name for name, one in mcp.servers.items()], mcp.servers.values()[0].name", "'demo'"),
         ("mcp.servers['demo'].tools.echo('x').text", "x"),
     ],
@@ -192,6 +412,11 @@ def test_what_an_error_names_works_as_it_is_printed(kernel: Kernel, cell: str, s
 def test_a_lazy_server_of_the_user_is_there_when_it_is_used(kernel: Kernel) -> None:
     assert text(kernel, "mcp.my_lazy.echo('hi').text") == "'hi'"
     assert text(kernel, "r = %mcp call my-lazy.echo text=ho\nr.text") == "'ho'"
+
+
+def test_a_tool_in_two_words_does_not_allow_its_server(kernel: Kernel) -> None:
+    assert error(kernel, "%mcp policy allow demo echo")[0] == "UnknownName: no loaded server matches 'echo'"
+    assert "no rules: " in text(kernel, "mcp.policy")
 
 
 @pytest.mark.parametrize("line", ["start lazy2", "tools lazy3", "tools lazy4.echo"])
@@ -212,6 +437,23 @@ def test_the_version_is_shown_in_the_notebook_and_by_python(kernel: Kernel) -> N
     )
     assert alone.stdout.startswith("ipymcp is used in a notebook, not from a shell:\n\n    %load_ext ipymcp\n")
     assert by_option.stdout == shown.partition(" · ")[0] + "\n"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        '%mcp load ends -- python -c "{code}"',
+        "mcp.load('ends', command='python', args=['-c', {code!r}])",
+        "mcp.load({{'ends': {{'command': 'python', 'args': ['-c', {code!r}]}}}})",
+    ],
+)
+def test_a_program_that_ends_at_once_is_not_started_again_however_it_was_typed(kernel: Kernel, cell: str) -> None:
+    runs = kernel.folder / "runs"
+    runs.write_text("")
+    code = f"open('{runs}', 'a').write('.'); import sys; sys.exit(3)"
+    assert error(kernel, cell.format(code=code))[0] == "StartError: ends: could not start: exited with code 3"
+    assert runs.read_text() == ".."  # with the probe of its era, and without
+    done(kernel, "%mcp unload ends;")
 
 
 def test_all_is_every_server(kernel: Kernel) -> None:

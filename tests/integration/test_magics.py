@@ -310,7 +310,7 @@ def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
         ("%mcp call demo.echo text='a", "the quote opened at column 21 is not closed: 'a"),
         ("%mcp stop", "give names or --all, one of the two; usage: %mcp stop NAME… | --all"),
         ("%mcp stop demo --all", "give names or --all, not both; usage: %mcp stop NAME… | --all"),
-        ("%mcp logs demo 5", "5 is one too many; usage: %mcp logs [NAME] [--level LEVEL] [-n N]"),
+        ("%mcp logs demo 5", "5 is one too many; did you mean -n 5?"),
         ("%mcp logs --level loud", f"--level is one of {', '.join(LEVELS)}, not 'loud'"),
         ("%mcp policy dny demo.slow", "there is no %mcp policy dny; did you mean 'deny'?"),
         ("%mcp policy demo.slow demo.echo", "demo.echo is one too many; usage: %mcp policy SERVER.TOOL"),

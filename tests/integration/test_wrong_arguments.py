@@ -15,6 +15,7 @@ import ipymcp
 from ipymcp import McpError, UnknownName
 from ipymcp.api.namespace import Mcp
 from ipymcp.api.parts import parts_of
+from ipymcp.argument_checks import is_function
 from ipymcp.results.content import Text
 
 PENGUINS = "demo://penguins.csv"
@@ -34,6 +35,8 @@ WRONG: list[Any] = [
 ]
 OWN = ("__call__", "__getitem__", "__contains__", "__add__")
 """Special methods that users write as syntax."""
+NO_FUNCTIONS = {"mcp.__call__", "mcp.demo.__call__"}
+"""Special methods that only refuse, and have no signature."""
 NOT_CALLED = {"close", "aio", "keep", "has_request", "when_over"}
 """What ends the test, waits for nothing, or is for ipymcp itself."""
 INTERNAL = {
@@ -103,8 +106,9 @@ def functions(mcp: Mcp) -> dict[str, Callable[..., Any]]:
         members = [member for member in dir(type(face)) if not member.startswith("_") and member not in NOT_CALLED]
         members += [member for member in OWN if any(member in vars(kind) for kind in type(face).__mro__)]
         for member in members:
-            if name != "messages" and callable(value := getattr(face, member)):
-                functions[f"{name}.{member}"] = value
+            value, where = getattr(face, member), f"{name}.{member}"
+            if name != "messages" and where not in NO_FUNCTIONS and is_function(value):
+                functions[where] = value
     return functions
 
 

@@ -83,6 +83,8 @@ def test_the_mirror_that_a_package_runner_did_not_get_is_named(
         monkeypatch.delenv(name)
     for name in names:
         monkeypatch.setenv(name, "https://mirror.example/simple")
+    of_others = "PIP_INDEX_URL" if "npx" in command or command == "bunx" else "npm_config_registry"
+    monkeypatch.setenv(of_others, "https://mirror.example/simple")
     definition = ServerDefinition(name="x", command=command, args=args)
 
     def hint(line: str, **changes: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipymcp.notebook.line_syntax import LineError, Option, Parsed, Syntax, tokenize
+from ipymcp.notebook.line_syntax import LineError, Option, Parsed, Syntax, split_pasted, tokenize
 
 LOAD = Syntax(
     "load [NAME…] [--trust] [--env K=V]… [--cwd D]",
@@ -33,6 +33,17 @@ def test_flags_values_and_names_may_stand_in_any_order() -> None:
     assert parsed.text("--era") == "legacy"
     assert parsed.number("--timeout") == 2.5
     assert parsed.texts("--env") == ["A=1", "B", "C=x y"]
+
+
+def test_an_option_of_another_program_is_read_as_the_own_one() -> None:
+    load = Syntax("load", (Option("--env", "K=V", repeats=True, also=("-e",)),))
+    assert parse(load, "-e A=1 fs --env B=2 -e=C=3").texts("--env") == ["A=1", "B=2", "C=3"]
+    assert split_pasted(load, "-e A=1 claude mcp add time -- uvx x") == ("-e A=1", "claude mcp add time -- uvx x")
+
+
+@pytest.mark.parametrize("line", ["-n 5", "-n5", "-n=5", "fs -n5"])
+def test_a_number_may_follow_a_short_option_directly(line: str) -> None:
+    assert parse(LOGS, line).number("-n") == 5
 
 
 def test_an_absent_option_is_none_or_empty() -> None:

@@ -11,8 +11,9 @@ from ipymcp.api.toolset import cached_schemas, cached_tools
 from ipymcp.errors import ArgumentError, CallTimeout, UnknownName
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
-from ipymcp.notebook.line_values import evaluate, parse_arguments, parse_body, parse_expression
-from ipymcp.notebook.magics.resources import check_patterns, load_lazy
+from ipymcp.notebook.line_values import AS_TEXT, evaluate, parse_arguments, parse_body, parse_expression
+from ipymcp.notebook.magics.resources import check_patterns, load_lazy, named_path
+from ipymcp.notebook.progress import print_notice
 from ipymcp.schema.rows import column_names
 from ipymcp.text import counted, quoted
 
@@ -52,7 +53,7 @@ def _tools(request: MagicRequest) -> Toolset | Table | ToolSchemas:
             return named.schemas if has_schemas else named
         everything = [f"{entry.server}.{entry.alias}" for entry in request.mcp.tools.entries]
         for pattern in request.names:
-            near = nearest(pattern, [*everything, *(name.partition(".")[2] for name in everything)])
+            near = nearest(pattern, [*request.mcp, *everything, *(name.partition(".")[2] for name in everything)])
             if near and "*" not in pattern and pattern not in request.mcp:
                 raise UnknownName(f"no tool matches {pattern!r}", hint=near)
     check_patterns(request, () if found else request.names, "tool")
@@ -61,6 +62,19 @@ def _tools(request: MagicRequest) -> Toolset | Table | ToolSchemas:
 
 _PYTHON_OPTIONS = ".options("
 """The beginning of call options in hints for Python, which are different on a line."""
+
+
+def _tool(request: MagicRequest) -> tuple[Tool, Sequence[Word]]:
+    """The tool that a line names, as `demo.echo` or `demo echo`, and the words after it.
+
+    Raises:
+        UnknownName: There is no such tool.
+    """
+    host, (path, rest) = request.host, named_path(request)
+    session, name = host.resolve(path)
+    if session.client is None and session.catalog.find(name) is None:
+        host.wake(session)
+    return parts_of(request.mcp).factory.tool(host.find_tool(session, name)), rest
 
 
 def _call(request: MagicRequest) -> Any:
@@ -78,16 +92,11 @@ def _call(request: MagicRequest) -> Any:
 
     $name together with other text is an error: write {name}, or '…' for plain text.
     """
-    parsed, (path, *rest) = request.parsed, request.parsed.names
-    host = request.host
+    parsed, path = request.parsed, request.parsed.names[0]
     if path.text.endswith(")") and "(" in path.text:
         name = quoted(path.text.partition("(")[0])
         raise LineError(f"arguments follow the name, without brackets: %mcp call {name} key=value …", path.start)
-    parts_of(request.mcp).load_for_use(path.text)
-    session, name = host.resolve(path.text)
-    if session.client is None and session.catalog.find(name) is None:
-        host.wake(session)
-    tool = parts_of(request.mcp).factory.tool(host.find_tool(session, name))
+    tool, rest = _tool(request)
     timeout = parsed.number("--timeout")
     if timeout is not None:
         tool = tool.options(timeout=timeout)
@@ -95,7 +104,8 @@ def _call(request: MagicRequest) -> Any:
         result = tool.call(_arguments(request, tool, rest))
     except CallTimeout as error:
         if error.hint and _PYTHON_OPTIONS in error.hint:
-            seconds = timeout or parts_of(request.mcp).factory.options_of(tool, session).timeout
+            factory, session = parts_of(request.mcp).factory, request.host.find(tool.server)
+            seconds = timeout or factory.options_of(tool, session).timeout
             error.hint = f"give it longer: {_line_with_timeout(path, 2 * seconds)}"
         raise
     except ArgumentError as error:
@@ -116,17 +126,21 @@ def _line_with_timeout(path: Word, seconds: object) -> str:
 
 
 def _arguments(request: MagicRequest, tool: Tool, words: Sequence[Word]) -> dict[str, Any]:
-    body = request.cell
-    if words and words[0].is_body and words[0].raw.endswith("}"):
+    body, schema = request.cell, parts_of(request.mcp).factory.schema_of(tool)
+    written = next((word for word in words if word.key is None and re.fullmatch(r"(?s)\{.*\}", word.value)), None)
+    if written is not None:
         if body is not None and body.strip():
-            raise LineError("the arguments are on the line and in the cell: remove one", words[0].start)
-        body, words = words[0].raw, words[1:]
+            raise LineError("the arguments are on the line and in the cell: remove one", written.start)
+        body, words = written.value, [word for word in words if word is not written]
     try:
         in_body = parse_body(body, request.namespaces) if body is not None else {}
     except ArgumentError as error:
         error.server, error.tool = tool.server, tool.name
+        if body is not None and AS_TEXT in (error.hint or "") and not body.lstrip().startswith("{"):
+            name = next((parameter.name for parameter in schema.parameters), "argument")
+            error.hint = f'the body has the arguments: {{"{name}": …}}'
         raise
-    arguments = parse_arguments(words, request.namespaces, parts_of(request.mcp).factory.schema_of(tool))
+    arguments = parse_arguments(words, request.namespaces, schema)
     if both := next((name for name in arguments if name in in_body), None):
         message = f"argument {both!r} is on the line and in the cell"
         raise ArgumentError(message, argument=both, server=tool.server, tool=tool.name)
@@ -143,17 +157,15 @@ def _map(request: MagicRequest) -> Any:
         %mcp map geo.lookup df --cache 7d                         results of the last 7 days are used again
         %mcp map geo.lookup df --plan                             shows the calls, and sends none
 
-    An unquoted value that is the name of a column means that column, and one that nearly is its name is refused; a
-    quoted one is text. mcp.maps[-1] is the latest
-    map, which may be interrupted: .df, .errors, .retry(), .resume().
+    An unquoted value that is the name of a column means that column, one that nearly is its name is refused, and
+    any other word is in every row, which is said; a quoted one is text. mcp.maps[-1] is the latest map, which may be
+    interrupted: .df, .errors, .retry(), .resume().
     """
     parsed = request.parsed
-    path, source, *rest = parsed.names
-    parts_of(request.mcp).load_for_use(path.text)
-    session, name = request.host.resolve(path.text)
-    if session.client is None and session.catalog.find(name) is None:
-        request.host.wake(session)
-    tool = parts_of(request.mcp).factory.tool(request.host.find_tool(session, name))
+    tool, words = _tool(request)
+    if not words:
+        raise LineError("which rows? usage: %mcp map SERVER.TOOL ROWS", parsed.names[-1].end)
+    source, *rest = words
     text = source.raw.removeprefix("$")
     try:
         rows = evaluate(parse_expression(text), text, request.namespaces)
@@ -163,15 +175,27 @@ def _map(request: MagicRequest) -> Any:
     columns = [word for word in rest if word.key and not word.quoted and word.value in available]
     named = {word.key: word.value for word in columns if word.key}
     others = [word for word in rest if word not in columns]
-    twice = next((word for word in (*columns, *others) if [each.key for each in rest].count(word.key) > 1), None)
+    twice = next(
+        (word for word in (*columns, *others) if word.key and [each.key for each in rest].count(word.key) > 1), None
+    )
     if twice is not None:
         raise LineError(f"{twice.key} is given twice", twice.start)
+    schema = parts_of(request.mcp).factory.schema_of(tool)
+    choices = {parameter.name: parameter.enum for parameter in schema.parameters}
     for word in others:
-        near = get_close_matches(word.value, available, 1) if word.key and not word.quoted else []
+        if not word.key or word.quoted or not available:
+            continue
+        message, as_text = f"the table has no column {word.value!r}", f"{word.key}={word.value!r} for the text"
+        near = get_close_matches(word.value, available, 1)
         if near:
-            message = f"the table has no column {word.value!r}: write {word.key}={near[0]} for the column, or "
-            raise LineError(f"{message}{word.key}={word.value!r} for the text", word.start)
-    constants = parse_arguments(others, request.namespaces, parts_of(request.mcp).factory.schema_of(tool))
+            raise LineError(f"{message}: write {word.key}={near[0]} for the column, or {as_text}", word.start)
+        if not word.value.isidentifier() or word.value in (*choices.get(word.key, ()), "true", "false", "null"):
+            continue
+        if word.key in available:
+            raise LineError(f"{message}, but {word.key!r}: write {as_text} in every row", word.start)
+        if not request.is_quiet:
+            print_notice(f"{message}: {word.key} is this text in every row")
+    constants = parse_arguments(others, request.namespaces, schema)
     options: dict[str, Any] = {"columns": named or None, "constants": constants, "rate": parsed.text("--rate")}
     for option in ("concurrency", "retries"):
         number = parsed.number(f"--{option}")
@@ -305,7 +329,7 @@ COMMANDS = {
                 Option("--failed"),
                 Option("--since", "WHEN"),
                 Option("--map", "N", "the calls of this map", number=True),
-                Option("-n", "N", number=True),
+                Option("-n", "N", number=True, also=("--tail", "--lines", "--limit")),
             ),
             at_most=0,
         ),

@@ -237,8 +237,14 @@ ACTIONS: dict[str, Callable[[MagicRequest], Any]] = {
 _PATHS = ("cwd", "env_file")
 _PROJECT = Option("--project", help="use the project's mcp.json instead of your own file")
 _DEFINING = (
-    Option("--env", "K=V", "the same as env.K=V; --env K reads this kernel's variable at each start", repeats=True),
-    Option("--header", "'Name: value'", "the same as headers.NAME=VALUE", repeats=True),
+    Option(
+        "--env",
+        "K=V",
+        "the same as env.K=V; --env K reads this kernel's variable at each start",
+        repeats=True,
+        also=("-e",),
+    ),
+    Option("--header", "'Name: value'", "the same as headers.NAME=VALUE", repeats=True, also=("-H",)),
     Option("--transport", "http|sse", "the same as transport=http|sse", choices=("http", "sse", "stdio")),
     _PROJECT,
 )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import importlib
-from itertools import pairwise
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
+from msgspec import structs
 
 import ipymcp
+from ipymcp.api.load_request import DOCUMENTS
+from ipymcp.api.parts import parts_of
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.config.pasted import is_foreign_command
 from ipymcp.config.programs import program
 from ipymcp.errors import McpError, note_line
 from ipymcp.masking import mask
-from ipymcp.names import nearest
+from ipymcp.names import SEPARATORS, nearest
 from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_pasted, split_text, tokenize
 from ipymcp.text import cut, visible
 
@@ -62,10 +65,14 @@ MODULES = {
     "help": "dispatch",
 }
 """The module of each subcommand, in the order of the help."""
-_SHOW_SERVERS = frozenset({"servers", "status", "list", "ls", "ps"})
+_SHOW_SERVERS = frozenset({"server", "servers", "status", "list", "ls", "ps"})
 """Words that are accepted for `%mcp` without a word."""
 _HELP_OPTIONS = frozenset({"-h", "--help"})
 _VERSION_OPTIONS = frozenset({"-V", "--version"})
+_SHOW_ONE = frozenset({"describe", "inspect", "info"})
+"""Words that are accepted for `%mcp tools SERVER` and `%mcp help SERVER.TOOL`."""
+_TOOL_WORDS = frozenset({"call", "map"})
+"""Subcommands with a tool's name, after which `?` is about the tool."""
 _READ_CONFIG = frozenset({"config", "load"})
 """Subcommands that read the configuration again, so that no notice about its changes is needed."""
 
@@ -121,22 +128,25 @@ def _run(
         words = tokenize("version").words
     if not words and line.command is None:
         if cell is not None:
-            raise LineError("%%mcp needs a word; usage: %%mcp call SERVER.TOOL", 0)
+            raise LineError("%%mcp needs a word: load for a definition, call SERVER.TOOL for arguments, ask", 0)
         return mcp.servers
     word = words[0].text if words else "load"
     if word in _SHOW_SERVERS and len(words) == 1 and cell is None:
         return mcp.servers
+    if word in _SHOW_ONE and len(words) == 2:
+        is_server = words[1].text in (*mcp, *host_of(mcp).aliases().values())
+        word = "tools" if is_server or not _names_a_tool(words[1].text) else "help"
+        words = tokenize(f"{word} {words[1].raw}").words
     topic = _help_topic(words)
-    if word.endswith("?") or topic is not None:
-        words = tokenize(f"help {text.strip().rstrip('?') if topic is None else topic}").words
-        word = "help"
+    if topic is not None:
+        words, word = tokenize(f"help {topic}").words, "help"
     known = _find_command(words[0] if words else None, mcp, text)
     rest = words[1:]
     if known.takes_command and line.command is None:
         _check_command(word, rest, mcp, text)
-    parsed = known.syntax.parse(rest)
     if cell is not None and not known.takes_cell:
         raise LineError(f"%mcp {word} takes no cell: write it with one %", 0)
+    parsed = known.syntax.parse(rest)
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
     namespaces = (local_ns, ip.user_ns)
@@ -145,8 +155,15 @@ def _run(
     return None if cell is not None and line.silent else result  # IPython handles the `;` of a line
 
 
+def _names_a_tool(text: str) -> bool:
+    return any(separator in text for separator in SEPARATORS)
+
+
 def _help_topic(words: Sequence[Word]) -> str | None:
-    """The subcommand whose help `--help` or `-h` requests; empty for all, None without such an option."""
+    """The word or tool that a line asks about, by `--help`, `-h` or `?`; empty for all words, None without these."""
+    named = words[1:] if words and words[0].text in _TOOL_WORDS else words[:1]
+    if named and named[-1].raw.endswith("?") and (len(named) == 1 or [word.raw for word in named[1:]] == ["?"]):
+        return named[0].text.rstrip("?")
     if not words or not any(word.raw in _HELP_OPTIONS for word in words):
         return None
     return words[0].text if words[0].text in MODULES else ""
@@ -171,6 +188,10 @@ def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
         raise LineError(f"there is no %mcp {word.text}; {host_of(mcp).missing_hint(server)}", word.start)
     if word.text in _SHOW_SERVERS:
         raise LineError(f"%mcp {word.text} takes no arguments; %mcp help lists the words", word.start)
+    if program(word.raw).is_launcher:
+        raise LineError(f"the command of a server follows --: %mcp load -- {text.strip()}", word.start)
+    if "/" in word.text or word.text.endswith(DOCUMENTS):
+        raise LineError(f"there is no %mcp {word.text}; did you mean %mcp load {text.strip()}?", word.start)
     if is_foreign_command(text):
         raise LineError(f"this is a command of another program: %mcp load {text.strip()}", word.start)
     raise _unknown(word.text, word.start)
@@ -188,7 +209,12 @@ def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None
     Raises:
         LineError: A command is given. The message has the line with the missing `--`.
     """
-    for one, following in pairwise(rest):
+    if len(rest) > 1 and rest[1].raw == "mcp" and rest[1].raw not in mcp:
+        line = f"%mcp {word} {rest[0].raw} mcp add …"
+        raise LineError(f"of the commands of other programs, those that add a server are read: {line}", rest[0].start)
+    for before, one, following in zip((None, *rest), rest, rest[1:], strict=False):
+        if before is not None and before.raw == "--command":
+            continue
         if not program(one.raw).is_launcher or following.key is not None:
             continue
         if one.raw not in mcp and not host_of(mcp).discovery.peek().find(one.raw):
@@ -198,7 +224,7 @@ def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None
 
 def _add_marker(text: str, shown: str, error: LineError) -> str:
     """The message with the line and a marker below the position, unless the line may contain a secret."""
-    if "\n" in text or text.split()[:2] == ["secret", "set"]:
+    if "\n" in text or text.split()[:1] == ["secret"]:
         return str(error)
     offset = len(shown) - len(text.rstrip()) + error.position
     return f"{error}\n  {shown}\n  {' ' * offset}^"
@@ -213,7 +239,7 @@ _SYNONYMS = {
     **dict.fromkeys(("reload", "refresh", "reconnect"), "restart"),
     **dict.fromkeys(("remove", "rm", "delete", "uninstall"), "unload"),
     **dict.fromkeys(("permissions", "rules"), "policy"),
-    **dict.fromkeys(("show", "functions", "methods"), "tools"),
+    **dict.fromkeys(("show", "functions", "methods", "describe", "inspect", "info"), "tools"),
     **dict.fromkeys(("secrets", "token"), "secret"),
     **dict.fromkeys(("settings", "configure"), "config"),
     "init": "config init",
@@ -227,16 +253,25 @@ _WIDTH = 32
 
 
 def _help(request: MagicRequest) -> None:
-    """List the subcommands of %mcp."""
+    """List the subcommands of %mcp.
+
+    %mcp help logs         a subcommand
+    %mcp help demo.echo    a tool, as mcp.demo.echo? does
+    """
     if not request.names:
         others = [word for word in MODULES if word not in _BASIC_WORDS]
         first = _rows([("", _BARE), *_summaries(_BASIC_WORDS)])
         text = f"{_OVERVIEW}\n\n{first}\n\nand\n\n{_rows(_summaries(others))}\n\n{_END}"
     else:
-        word = request.names[0].rstrip("?")
-        if word not in MODULES:
-            raise _unknown(word, request.words[0].start)
-        text = command(word).help
+        name = request.names[0].rstrip("?")
+        if name not in MODULES and _names_a_tool(name):
+            session, tool = request.host.resolve(name)
+            entry = request.host.find_tool(session, tool)
+            shown = parts_of(request.mcp).factory.tool(entry)
+            signature = repr(shown).partition("\n")[0]
+            text = f"{signature}\n\n{inspect.getdoc(shown) or ''}"
+        else:
+            text = _find_command(structs.replace(request.words[0], value=name), request.mcp, name).help
     print(visible(text))  # noqa: T201 - the command's answer
 
 
@@ -266,5 +301,5 @@ def _version(request: MagicRequest) -> None:
 
 COMMANDS = {
     "version": Command(Syntax("version", at_most=0), _version),
-    "help": Command(Syntax("help [WORD]", at_most=1, takes=("word",)), _help),
+    "help": Command(Syntax("help [WORD | SERVER.TOOL]", at_most=1, takes=("word",)), _help),
 }

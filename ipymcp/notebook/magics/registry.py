@@ -61,6 +61,8 @@ def _add(request: MagicRequest) -> None:
     if not parsed.names:
         raise LineError(f"something is missing; usage: %mcp {_ADD.usage}", 0)
     name, *rest = parsed.names
+    if name.text == "demo" and not rest:
+        raise LineError("demo comes with ipymcp: %mcp load demo", name.start)
     surplus = next((word for word in rest if word.key is None), None)
     if name.key is not None or surplus is not None:
         word = surplus or name
@@ -177,9 +179,19 @@ _ADD = Syntax(
         Option("--way", "npm|pypi|oci|nuget|remote", "how to run it, if there are several ways: a kind, or its number"),
         Option("--ask", help="also ask for optional values"),
         Option(
-            "--env", "K=V", "a variable of a server of your own; --env K is the kernel's at each start", repeats=True
+            "--env",
+            "K=V",
+            "a variable of a server of your own; --env K is the kernel's at each start",
+            repeats=True,
+            also=("-e",),
         ),
-        Option("--header", "'Name: value'", "a header of every request to a server of your own", repeats=True),
+        Option(
+            "--header",
+            "'Name: value'",
+            "a header of every request to a server of your own",
+            repeats=True,
+            also=("-H",),
+        ),
         Option("--transport", "http|sse", "of a server of your own", choices=("http", "sse", "stdio")),
         Option("--replace", help="replace the server of that name"),
         Option("--cell", help="insert the cell that loads it"),

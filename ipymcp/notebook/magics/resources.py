@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ipymcp.api.resources import AllPrompts, AllResources, PromptResult, Resource, Subscription
-    from ipymcp.notebook.line_syntax import MagicRequest
+    from ipymcp.notebook.line_syntax import MagicRequest, Word
     from ipymcp.results.resource_result import ResourceResult
 
 
@@ -94,6 +94,18 @@ def _resource(request: MagicRequest) -> Resource:
     return found
 
 
+def named_path(request: MagicRequest) -> tuple[str, list[Word]]:
+    """The name `SERVER.TOOL` that a line begins with, also if it is in two words, and the words after it.
+
+    A configured server with that name is loaded.
+    """
+    path, *rest = request.parsed.names
+    parts_of(request.mcp).load_for_use(path.text)
+    if rest and rest[0].key is None and path.text in (*request.host.sessions, *request.host.aliases().values()):
+        return f"{path.text}.{rest[0].text}", rest[1:]
+    return path.text, rest
+
+
 def _prompts(request: MagicRequest) -> AllPrompts:
     """List the prompts of the servers that are ready.
 
@@ -118,9 +130,8 @@ def _prompt(request: MagicRequest) -> PromptResult:
 
     Values are text; $name and {expr} are values of the notebook, as in %mcp call.
     """
-    path, *rest = request.parsed.names
-    parts_of(request.mcp).load_for_use(path.text)
-    session, name = request.host.resolve(path.text, "prompt")
+    path, rest = named_path(request)
+    session, name = request.host.resolve(path, "prompt")
     return request.mcp[session.name].prompts[name](**parse_arguments(rest, request.namespaces))
 
 

@@ -119,6 +119,8 @@ def _load_request(request: MagicRequest) -> LoadRequest:
     if alone is not None and not names:
         word = next(word for word in request.words if (word.key or word.text) == alone)
         raise LineError(f"{alone} needs a server; usage: %mcp load {alone} … NAME, or … [NAME] -- COMMAND", word.start)
+    if names in (["all"], ["*"]) and not {"all", "*"} & {*request.mcp, *request.host.discovery.peek().servers}:
+        names = []
     return gather(names, request.host)
 
 
@@ -323,10 +325,15 @@ _LOAD_OPTIONS = (
         "a header of every request to a remote server: 'Authorization: Bearer ${TOKEN}'; ${TOKEN} is this kernel's"
         " variable at each start",
         repeats=True,
+        also=("-H",),
     ),
     Option("--transport", "http|sse", "http (the default) also detects sse", choices=("http", "sse")),
     Option(
-        "--env", "K=V", "an environment variable for the server; --env K passes on that of this kernel", repeats=True
+        "--env",
+        "K=V",
+        "an environment variable for the server; --env K passes on that of this kernel",
+        repeats=True,
+        also=("-e",),
     ),
     Option("--cwd", "D", "the working folder of the server", takes="folder"),
     Option(
@@ -365,7 +372,7 @@ COMMANDS = {
             "logs [NAME] [--level LEVEL] [-n N]",
             (
                 Option("--level", "LEVEL", "the lowest level: " + ", ".join(LEVELS), choices=tuple(LEVELS)),
-                Option("-n", "N", number=True),
+                Option("-n", "N", number=True, also=("--tail", "--lines")),
             ),
             at_most=1,
             takes=("server",),
