@@ -10,7 +10,6 @@ from IPython.core.error import UsageError
 from msgspec import structs
 
 import ipymcp
-from ipymcp.api.load_request import DOCUMENTS
 from ipymcp.api.parts import parts_of
 from ipymcp.api.sync_and_async import host_of
 from ipymcp.config.pasted import is_foreign_command
@@ -19,6 +18,7 @@ from ipymcp.errors import McpError, note_line
 from ipymcp.masking import mask
 from ipymcp.names import SEPARATORS, nearest
 from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_pasted, split_text, tokenize
+from ipymcp.setup.load_request import DOCUMENTS
 from ipymcp.text import cut, visible
 
 if TYPE_CHECKING:
