@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from ipymcp import ArgumentError, CallCancelled, CallError, Mcp, McpError, PolicyError
-from ipymcp.api import map_stream
 from ipymcp.files import partial_path
+from ipymcp.maps import stream as map_stream
 from tests.bad_servers import connected
 from tests.environments import ROOT
 from tests.processes import wait_until

@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ipymcp.api.map_cluster import POLL_INTERVAL, DaskControl
-from ipymcp.api.map_request import map_request, run_steps
-from ipymcp.api.map_result import MapResult
 from ipymcp.api.pickled_tool import dask_worker, pickled
 from ipymcp.errors import ArgumentError, PolicyError
+from ipymcp.maps.cluster import POLL_INTERVAL, DaskControl
+from ipymcp.maps.request import map_request, run_steps
+from ipymcp.maps.result import MapResult
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from ipymcp.api.map_request import MapRequest, MapTarget
+    from ipymcp.maps.request import MapRequest, MapTarget
     from ipymcp.results.tool_result import ToolResult
 
 

@@ -25,7 +25,7 @@ from ipymcp.api.pickled_tool import dask_worker, pickled, worker_server
 from ipymcp.api.tool_calls import new_call
 from ipymcp.argument_checks import shown
 from ipymcp.errors import ArgumentError, ConnectionLost, McpError, PolicyError
-from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, Job, MapRun, MapSettings, RowOutcome
+from ipymcp.maps.run import CANCELLED, INTERRUPTED, NOT_CALLED, Job, MapRun, MapSettings, RowOutcome
 from ipymcp.security.rules import CallBatch
 from ipymcp.security.untrusted import copy_actor_to_context, quotes_server
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from ipymcp.api.map_request import MapRequest
     from ipymcp.api.pickled_tool import PickledTool, WorkerServer
+    from ipymcp.maps.request import MapRequest
+    from ipymcp.maps.run import RowState
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call, CallOptions
-    from ipymcp.runtime.map_run import RowState
     from ipymcp.storage.history import CallRecord
 
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ipymcp.api.map_result import CACHED, REDRAW_INTERVAL, RunningMap, not_called_error, stop_error
 from ipymcp.argument_checks import PATH, shown
 from ipymcp.errors import ArgumentError, McpError, PolicyError, render_briefly
 from ipymcp.files import partial_path, replacing, write_hint
+from ipymcp.maps.result import CACHED, REDRAW_INTERVAL, RunningMap, not_called_error, stop_error
+from ipymcp.maps.run import NOT_CALLED, Job, RowOutcome, message_of
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_object
 from ipymcp.results.frames import result_columns
 from ipymcp.results.tables import Table, TableView
 from ipymcp.runtime.interrupts import Interrupts, Waiter
-from ipymcp.runtime.map_run import NOT_CALLED, Job, RowOutcome, message_of
 from ipymcp.schema.coercion import is_missing
 from ipymcp.security.untrusted import current_actor
 from ipymcp.text import counted
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import IO
 
-    from ipymcp.api.map_request import MapRequest
+    from ipymcp.maps.request import MapRequest
+    from ipymcp.maps.run import MapRun
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import CallOptions
-    from ipymcp.runtime.map_run import MapRun
     from ipymcp.security.untrusted import Actor
 
 

@@ -12,23 +12,23 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from ipymcp.api.map_request import SHOWN_ERRORS, invalid_rows_error
 from ipymcp.errors import CallCancelled, CallError, CallInterrupted, McpError, render_briefly
+from ipymcp.maps.request import SHOWN_ERRORS, invalid_rows_error
+from ipymcp.maps.run import CANCELLED, INTERRUPTED, NOT_CALLED, ROW_STATES, RowOutcome, message_of
 from ipymcp.protocol import types
 from ipymcp.protocol.types import Progress
 from ipymcp.results.frames import columns_frame, merged, result_columns, with_columns
 from ipymcp.results.tables import Table, TableView
 from ipymcp.runtime.interrupts import Waiter
-from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, ROW_STATES, RowOutcome, message_of
 from ipymcp.text import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ipymcp.api.map_request import BoundRows, MapRequest
+    from ipymcp.maps.request import BoundRows, MapRequest
+    from ipymcp.maps.run import Job, MapRun, RowState
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import CallOptions
-    from ipymcp.runtime.map_run import Job, MapRun, RowState
 
 
 _SHOWN_ROWS: Final = 5
@@ -490,7 +490,7 @@ def use_executor(request: MapRequest, executor: object) -> None:
     """
     request.executor, request.cluster_run = executor, None
     if executor is not None:
-        from ipymcp.api.map_cluster import cluster_run
+        from ipymcp.maps.cluster import cluster_run
 
         request.cluster_run = cluster_run(request, executor)
 

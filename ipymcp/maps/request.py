@@ -18,11 +18,11 @@ from ipymcp.api.history import moment
 from ipymcp.api.tool_calls import cached_result, new_call
 from ipymcp.argument_checks import COUNT, FLAG, FUNCTION, MAPPING, TEXT, checked, one_of, shown
 from ipymcp.errors import ArgumentError, McpError, PolicyError
+from ipymcp.maps.rows import RowProblem, read_rows
+from ipymcp.maps.run import Job, MapRun, MapSettings, RowOutcome
 from ipymcp.masking import mask
 from ipymcp.names import expression
 from ipymcp.results.tables import Table, TableView
-from ipymcp.runtime.map_run import Job, MapRun, MapSettings, RowOutcome
-from ipymcp.schema.rows import RowProblem, read_rows
 from ipymcp.security.rules import CallBatch, hints
 from ipymcp.storage.history import CallRecord
 from ipymcp.text import counted, shortened
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
     from typing import TypeAlias
 
+    from ipymcp.maps.rows import Rows
     from ipymcp.protocol.types import Progress
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import CallOptions
     from ipymcp.runtime.catalog import ToolEntry
     from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
-    from ipymcp.schema.rows import Rows
     from ipymcp.schema.tool_schema import ToolSchema
     from ipymcp.storage.cached_results import ResultCache
 

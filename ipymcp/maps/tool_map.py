@@ -5,17 +5,17 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from ipymcp.api.map_request import MapPlan, arun_steps, map_request, run_steps
-from ipymcp.api.map_result import MapResult, use_executor
-from ipymcp.api.map_stream import MapStream, write_map
 from ipymcp.argument_checks import checked
 from ipymcp.errors import ArgumentError
+from ipymcp.maps.request import MapPlan, arun_steps, map_request, run_steps
+from ipymcp.maps.result import MapResult, use_executor
+from ipymcp.maps.stream import MapStream, write_map
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from os import PathLike
 
-    from ipymcp.api.map_request import MapRequest, MapTarget
+    from ipymcp.maps.request import MapRequest, MapTarget
 
 
 class ToolMap:
@@ -67,7 +67,7 @@ class ToolMap:
             KeyboardInterrupt: The user interrupted the map; `mcp.maps[-1].resume()` continues it.
         """
         if options.get("executor") is None and type(rows).__module__.startswith("dask."):
-            from ipymcp.api.map_lazy import is_lazy, lazy_map
+            from ipymcp.maps.lazy import is_lazy, lazy_map
 
             if is_lazy(rows):
                 return lazy_map(self._tool, self.target(), rows, options if to is None else {**options, "to": to})
