@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ipymcp.api.pickled_tool import dask_worker, pickled
 from ipymcp.errors import ArgumentError, PolicyError
 from ipymcp.maps.cluster import POLL_INTERVAL, DaskControl
-from ipymcp.maps.request import map_request, run_steps
+from ipymcp.maps.request import map_request
 from ipymcp.maps.result import MapResult
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
@@ -183,7 +183,8 @@ def _dtype(schema: dict[str, Any]) -> str:
 def _call_frame(frame: Any, tool: Any, options: Mapping[str, Any], columns: Sequence[_Column]) -> Any:
     """Make the calls for the rows of a partition."""
     request = map_request(tool.map.target(), frame, **options)
-    mapped = MapResult(request, run_steps(request.keep_rows()))
+    request.bind()
+    mapped = MapResult(request)
     with _cancelled_with_task(mapped):
         mapped.wait()
     errors: dict[Any, str] = {row["row"]: str(row["error"]) for row in mapped.errors}
