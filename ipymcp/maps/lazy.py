@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ipymcp.api.pickled_tool import dask_worker, pickled
 from ipymcp.errors import ArgumentError, PolicyError
-from ipymcp.maps.cluster import POLL_INTERVAL, DaskControl
+from ipymcp.maps.cluster import POLL_INTERVAL, WorkerTask
 from ipymcp.maps.request import map_request
 from ipymcp.maps.result import MapResult
 from ipymcp.protocol import types
@@ -198,11 +198,11 @@ def _cancelled_with_task(result: MapResult) -> Generator[None]:
     if worker is None:
         yield
         return
-    control, over = DaskControl("", None, worker, worker.get_current_task()), threading.Event()
+    task, over = WorkerTask(worker), threading.Event()
 
     def watch() -> None:
         while not over.wait(POLL_INTERVAL):
-            if control.is_cancelled():
+            if task.is_cancelled:
                 result.cancel()
 
     threading.Thread(target=watch, name="ipymcp-dask-task", daemon=True).start()
