@@ -207,17 +207,20 @@ def _run(chunk: Chunk, map_state: Callable[[], MapState], server: WorkerServer) 
             (outcome.state, outcome.error, -1 if outcome.result is None else indices.get(number, -1))
             for outcome, number in listed
         ],
-        [_portable(record, now) for record in records],
+        [
+            replace(
+                record,
+                began=record.began - now,
+                ended=record.ended - now,
+                result=None if record.result is None else bytes(record.result),
+            )
+            for record in records
+        ],
         run.calls,
         run.retried,
         now - began,
         run.stopped,
     )
-
-
-def _portable(record: CallRecord, now: float) -> CallRecord:
-    result = None if record.result is None else bytes(record.result)
-    return replace(record, began=record.began - now, ended=record.ended - now, result=result)
 
 
 # -- in the process of the map ----------------------------------------------------------------------------------------
@@ -465,7 +468,7 @@ class ClusterRun(MapRun):
 
     def _record_report(self, report: ChunkReport, jobs: tuple[Job, ...]) -> None:
         """Record the calls and outcomes in the report of a chunk."""
-        now, host = time.monotonic(), self._request.host
+        now, host, entry = time.monotonic(), self._request.host, self._request.target.entry
         outcomes: list[RowOutcome] = []
         for _, (state, error, index) in zip(jobs, report.outcomes, strict=True):
             raw = report.records[index].result if index >= 0 else None
@@ -480,7 +483,8 @@ class ClusterRun(MapRun):
             host.history.add(replace(record, began=began, ended=ended, number=number, cell=self._request.cell))
         for job, outcome in zip(jobs, outcomes, strict=True):
             if outcome.error is not None and quotes_server(outcome.error):
-                self._receive(str(outcome.error).encode("utf-8", "replace"))
+                content = str(outcome.error).encode("utf-8", "replace")
+                host.guard.received(f"{entry.server}.{entry.name}", self._options.conversation, content)
             self._ended(job, outcome)
             self._stop_after_failures(outcome)
         if report.failure is not None:
@@ -492,10 +496,6 @@ class ClusterRun(MapRun):
             self._has_report = True
             suitable = int(done * _CHUNK_SECONDS / report.seconds)
             self._size = max(1, min(suitable, 4 * self._size, _MAX_JOBS))
-
-    def _receive(self, content: bytes) -> None:
-        entry = self._request.target.entry
-        self._request.host.guard.received(f"{entry.server}.{entry.name}", self._options.conversation, content)
 
     def _fail(self, error: McpError) -> None:
         self._fatal = self._fatal or error

@@ -220,30 +220,26 @@ def _with_results(
     errors = [*errors]
     frame = frame.copy(deep=False)
     for column in columns:
-        values = [None if result is None else _value(result.data, column.path) for result in results]
+        values: list[Any] = []
         allowed = _PYTHON.get(column.dtype)
-        for row, value in enumerate(values):
-            is_bool = isinstance(value, bool) and column.dtype != "boolean"
-            if allowed and value is not None and (is_bool or not isinstance(value, allowed)):
-                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} does not match its schema"
-                values[row] = None
-            elif value is not None and not allowed and not _fits(pandas, value, column.dtype):
-                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} is not of type {column.dtype}"
-                values[row] = None
+        for row, result in enumerate(results):
+            value = None if result is None else result.data
+            for step in column.path:
+                value = value.get(step) if is_object(value) else None
+            reason = ""
+            if value is not None and allowed:
+                is_bool = isinstance(value, bool) and column.dtype != "boolean"
+                if is_bool or not isinstance(value, allowed):
+                    reason = "does not match its schema"
+            elif value is not None and column.dtype != "object":
+                try:
+                    pandas.Series([value], dtype=column.dtype)
+                except (TypeError, ValueError, OverflowError):
+                    reason = f"is not of type {column.dtype}"
+            if reason:
+                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} {reason}"
+            values.append(None if reason else value)
         frame[column.name] = pandas.Series(values, index=frame.index, dtype=column.dtype)
     name = "error" if "error" not in frame.columns else "error_result"
     frame[name] = pandas.Series(errors, index=frame.index, dtype="string")
     return frame
-
-
-def _fits(pandas: Any, value: Any, dtype: str) -> bool:
-    try:
-        return dtype == "object" or pandas.Series([value], dtype=dtype) is not None
-    except (TypeError, ValueError, OverflowError):
-        return False
-
-
-def _value(data: Any, path: tuple[str, ...]) -> Any:
-    for step in path:
-        data = data.get(step) if is_object(data) else None
-    return data
