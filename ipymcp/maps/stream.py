@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter, deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ipymcp.errors import ArgumentError, McpError, PolicyError, render_briefly
 from ipymcp.maps.run import NOT_CALLED, Job, RowOutcome
@@ -68,7 +68,7 @@ class MapStream:
     def __aiter__(self) -> AsyncGenerator[Pair]:
         return self._read(_AwaitingReader(self._request.host.loop))
 
-    async def _read(self, reader: _Reader) -> AsyncGenerator[Pair]:
+    async def _read(self, reader: _BlockingReader | _AwaitingReader) -> AsyncGenerator[Pair]:
         """Call rows ahead of the reader, and yield each row when it has ended."""
         request = self._request
         window = self._window = _Window(request, reader.wake)
@@ -131,27 +131,8 @@ class MapStream:
         return f"<stream of {self._request.name}: for row, result in …>"
 
 
-class _Reader(Protocol):
-    """The thread or the task that reads a stream.
-
-    Attributes:
-        is_async: Whether it can await the rows.
-    """
-
-    is_async: bool
-
-    async def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine on the background loop."""
-
-    async def wait(self, give_up: Callable[[], None]) -> None:
-        """Wait for `wake`. `give_up` is called if an interrupt ends the loop of the reader."""
-
-    def wake(self) -> None:
-        """End the wait of the reader, now or soon. Runs on the background loop."""
-
-
 class _BlockingReader:
-    """A thread that reads a stream; its coroutines block instead of awaiting."""
+    """A thread that reads a stream. Its coroutines block instead of awaiting."""
 
     is_async = False
 
@@ -161,9 +142,11 @@ class _BlockingReader:
         self._waiter = Waiter()
 
     async def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine on the background loop."""
         self._loop.run(coroutine, self._waiter)
 
     async def wait(self, give_up: Callable[[], None]) -> None:
+        """Wait for `wake`. `give_up` is called when an interrupt ends the loop of an awaiting reader."""
         until = time.monotonic() + _WAIT_INTERVAL
         with self._loop.callers.blocked(self._waiter):
             is_woken = self._waiter.wait(None if self._on_wait is None else lambda: until)
@@ -171,11 +154,12 @@ class _BlockingReader:
             self._on_wait()
 
     def wake(self) -> None:
+        """End the wait. Runs on the background loop."""
         self._waiter.put(Waiter.DONE)
 
 
 class _AwaitingReader:
-    """A task that reads a stream."""
+    """A task that reads a stream; the methods are those of `_BlockingReader`."""
 
     is_async = True
 
