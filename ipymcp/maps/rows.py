@@ -24,7 +24,7 @@ from ipymcp.schema.coercion import is_missing
 from ipymcp.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator
+    from collections.abc import Callable, Generator
 
     from ipymcp.schema.tool_schema import ToolSchema
 
@@ -86,7 +86,7 @@ class Rows(Struct):
             return self
         kept: list[Any] = []
         for row in self.values:
-            kept.append(_kept_row(row))
+            kept.append(dict(cast("dict[Any, Any]", row)) if type(row) is dict else row)
             yield
         return replace(self, values=kept)
 
@@ -107,21 +107,10 @@ class Rows(Struct):
     def pairs(self) -> Iterable[tuple[Any, Any]] | AsyncIterable[tuple[Any, Any]]:
         """Each row as the user sees it, and in the form that `bind` accepts."""
         if isinstance(self.values, AsyncIterable):
-            return _apairs(self.values)
+            return ((row, row) async for row in self.values)
         if self.shown is not None:
             return zip(self.shown(), self.values, strict=True)
         return ((row, row) for row in self.values)
-
-
-async def _apairs(rows: AsyncIterable[Any]) -> AsyncIterator[tuple[Any, Any]]:
-    async for row in rows:
-        yield row, row
-
-
-def _kept_row(row: Any) -> Any:
-    if type(row) is dict:
-        return dict(cast("dict[Any, Any]", row))
-    return row
 
 
 class _Binder:
@@ -148,8 +137,11 @@ class _Binder:
         self._noted: set[str] = set()
         self._names = {name for each in parameters for name in (each.name, each.alias)}
         self._required = {name for each in parameters if each.required for name in (each.name, each.alias)}
-        only_text = [each for each in parameters if _is_text_only(schema.tree.kinds(each.schema))]
-        self._only_text = {name for each in only_text for name in (each.name, each.alias)}
+        self._only_text: set[str] = set()
+        for parameter in parameters:
+            kinds = schema.tree.kinds(parameter.schema)
+            if kinds is not None and "string" in kinds and kinds.isdisjoint(("integer", "number")):
+                self._only_text |= {parameter.name, parameter.alias}
         free = [each for each in parameters if not {each.name, each.alias} & constants.keys()]
         self._positional = [each.name for each in free if each.required] or [each.name for each in free[:1]]
         for name in () if schema.is_open else (*columns, *constants):
@@ -246,10 +238,6 @@ class _Binder:
             name = expression(self._schema.server, self._schema.tool)
             hint = f"{name}.map(…, columns={{{wanted[0]!r}: …}})"
         raise self.error(f"no column for {', '.join(wanted)}; the table has {listed}", hint)
-
-
-def _is_text_only(kinds: frozenset[str] | None) -> bool:
-    return kinds is not None and "string" in kinds and kinds.isdisjoint(("integer", "number"))
 
 
 def read_rows(
