@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from ipymcp.api.configuration import ConfigFiles
     from ipymcp.api.history import CallHistory
-    from ipymcp.api.map_result import MapResult
     from ipymcp.api.resources import AllPrompts, AllResources
     from ipymcp.api.security import SavedSecrets, ToolPins, ToolPolicy, TrustedServers
     from ipymcp.config.definition import ServerDefinition
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from ipymcp.llm.backend import Effort, Limits
     from ipymcp.llm.recording import Replay
     from ipymcp.llm.tool_definitions import Discover
+    from ipymcp.maps.result import MapResult
     from ipymcp.results.tables import Table
     from ipymcp.results.tool_result import StoredResults
     from ipymcp.runtime.call_hooks import HookedCall

@@ -237,7 +237,10 @@ def worker_server(sent: PickledTool) -> WorkerServer:
         server = _servers.get(key)
         if server is None:
             server = _servers[key] = WorkerServer(sent)
-            _close_with_process(server)
+            if multiprocessing.parent_process() is not None:
+                # Child processes of multiprocessing skip atexit. If this one is killed, the reaper ends the server.
+                util.Finalize(None, server.host.close_at_exit, exitpriority=0)
+                _ignore_interrupts()
         _close_with_dask_workers()
     return server
 
@@ -249,14 +252,6 @@ def close_all() -> None:
         _servers.clear()
     for server in servers:
         server.host.close()
-
-
-def _close_with_process(server: WorkerServer) -> None:
-    """Close the server when this child process ends. If the process is killed, the reaper ends the server."""
-    if multiprocessing.parent_process() is None:
-        return
-    util.Finalize(None, server.host.close_at_exit, exitpriority=0)  # child processes of multiprocessing skip atexit
-    _ignore_interrupts()
 
 
 def _ignore_interrupts() -> None:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from inspect import Signature
 
-    from ipymcp.api.map_request import MapTarget
-    from ipymcp.api.map_result import MapResult
-    from ipymcp.api.mapping import ToolMap
     from ipymcp.api.pickled_tool import PickledTool, WorkerServer
     from ipymcp.interaction.questions import Caller
     from ipymcp.llm.tool_definitions import DeclarationCache
+    from ipymcp.maps.request import MapTarget
+    from ipymcp.maps.result import MapResult
+    from ipymcp.maps.tool_map import ToolMap
     from ipymcp.protocol.types import Progress
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call
@@ -250,7 +250,7 @@ class Tool(NotPicklable):
     @property
     def map(self) -> ToolMap:
         """Call the tool for every row of a table or list: `.map(rows)`, `.map.aio`, `.map.stream`, `.map.plan`."""
-        from ipymcp.api.mapping import ToolMap
+        from ipymcp.maps.tool_map import ToolMap
 
         return ToolMap(expression(self._server, self._name), self, self._map_target, self._amap_target)
 
@@ -346,7 +346,7 @@ class Tool(NotPicklable):
 
     def _map_target(self) -> MapTarget:
         """The target of a map of this tool; starts the server if necessary."""
-        from ipymcp.api.map_request import MapTarget
+        from ipymcp.maps.request import MapTarget
 
         session, factory = self._ready_session(), self._factory
         entry = self._entry(session)

@@ -13,11 +13,11 @@ import pytest
 
 import ipymcp
 from ipymcp.api.configuration import ConfigFiles
-from ipymcp.api.mapping import ToolMap
 from ipymcp.api.resources import Prompt, Resource, Template
 from ipymcp.api.security import SavedSecrets, ToolPins, ToolPolicy, TrustedServers
 from ipymcp.api.servers import Server
 from ipymcp.api.sync_and_async import sync_and_async
+from ipymcp.maps.tool_map import ToolMap
 
 CLASSES: list[type] = [
     *[ipymcp.Mcp, ipymcp.Tool, ipymcp.Toolset, ToolMap, Server, ipymcp.Call, Resource, Template, Prompt],

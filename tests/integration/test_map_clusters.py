@@ -28,8 +28,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from ipymcp import ArgumentError, CommandNotFound, ConfigError, ConnectionLost, Mcp, McpError, PolicyError, SecretError
-from ipymcp.api import map_cluster
 from ipymcp.interaction.questions import PageReply
+from ipymcp.maps import cluster as map_cluster
 from ipymcp.protocol.types import Progress
 from tests.bad_servers import connected
 from tests.kernels import Kernel

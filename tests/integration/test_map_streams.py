@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from ipymcp import ArgumentError, CallCancelled, CallError, Mcp, McpError, PolicyError
-from ipymcp.api import map_stream
 from ipymcp.files import partial_path
+from ipymcp.maps import file as map_file
 from tests.bad_servers import connected
 from tests.environments import ROOT
 from tests.processes import wait_until
@@ -280,7 +280,7 @@ def test_a_full_disk_keeps_what_was_written(mcp: Mcp, tmp_path: Path, monkeypatc
         return written
 
     disk = {"write": write, "ftruncate": os.ftruncate, "lseek": os.lseek, "SEEK_SET": 0, "SEEK_CUR": 1}
-    monkeypatch.setattr(map_stream, "os", SimpleNamespace(**disk))
+    monkeypatch.setattr(map_file, "os", SimpleNamespace(**disk))
     with pytest.raises(McpError, match=r"out\.jsonl cannot be written: No space left on device") as caught:
         mcp.rows.read.map(keys(4_000), to=tmp_path / "out.jsonl")
     rows = len(pl.read_ndjson(tmp_path / "out.jsonl"))

@@ -24,8 +24,8 @@ import ipymcp
 from ipymcp import ArgumentError, HttpError, Mcp, McpError, PolicyError, ServerStopped, ToolError
 from ipymcp.interaction.questions import PageReply
 from ipymcp.llm.code_mode import CodeRunner
+from ipymcp.maps import run as map_run
 from ipymcp.protocol.types import Progress
-from ipymcp.runtime import map_run
 from tests.bad_servers import connected
 from tests.environments import server_command
 from tests.kernels import Kernel

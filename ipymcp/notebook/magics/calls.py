@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ipymcp.api.parts import parts_of
 from ipymcp.api.toolset import cached_schemas, cached_tools
 from ipymcp.errors import ArgumentError, CallTimeout, UnknownName
+from ipymcp.maps.rows import column_names
 from ipymcp.names import nearest
 from ipymcp.notebook.line_syntax import Command, LineError, Option, Syntax
 from ipymcp.notebook.line_values import AS_TEXT, evaluate, parse_arguments, parse_body, parse_expression
 from ipymcp.notebook.magics.resources import check_patterns, load_lazy, named_path
 from ipymcp.notebook.progress import print_notice
-from ipymcp.schema.rows import column_names
 from ipymcp.text import counted, quoted
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ipymcp.schema.coercion import is_missing
 from ipymcp.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator
+    from collections.abc import Callable, Generator
 
     from ipymcp.schema.tool_schema import ToolSchema
 
@@ -107,36 +107,86 @@ class Rows(Struct):
     def pairs(self) -> Iterable[tuple[Any, Any]] | AsyncIterable[tuple[Any, Any]]:
         """Each row as the user sees it, and in the form that `bind` accepts."""
         if isinstance(self.values, AsyncIterable):
-            return _apairs(self.values)
+            return ((row, row) async for row in self.values)
         if self.shown is not None:
             return zip(self.shown(), self.values, strict=True)
         return ((row, row) for row in self.values)
 
 
-async def _apairs(rows: AsyncIterable[Any]) -> AsyncIterator[tuple[Any, Any]]:
-    async for row in rows:
-        yield row, row
-
-
-class _ArgumentEncoder:
-    """Encodes the arguments of a row as JSON, and numbers as text where the tool takes only strings.
+class _Binder:
+    """Converts rows to arguments, encoded as JSON.
 
     Args:
         schema: The tool's input schema.
-        note: Called once for each argument whose numbers are written as text.
+        columns: The column for each argument that has another name than its column.
+        constants: The arguments that are the same in every row.
+        note: Called once for each argument whose numbers are written as text, because the tool takes only strings.
+
+    Raises:
+        ArgumentError: An argument is unknown, or has a column and a constant value.
     """
 
-    def __init__(self, schema: ToolSchema, note: Callable[[str], None]) -> None:
-        self.schema = schema
+    def __init__(
+        self, schema: ToolSchema, columns: Mapping[str, str], constants: Mapping[str, Any], note: Callable[[str], None]
+    ) -> None:
+        parameters = schema.parameters
+        self.columns = columns
+        self._schema = schema
+        self._constants = constants
         self._note = note
-        self._only_text: set[str] = set()
-        for each in schema.parameters:
-            kinds = schema.tree.kinds(each.schema) or frozenset()
-            if "string" in kinds and kinds.isdisjoint(("integer", "number")):
-                self._only_text |= {each.name, each.alias}
         self._noted: set[str] = set()
+        self._names = {name for each in parameters for name in (each.name, each.alias)}
+        self._required = {name for each in parameters if each.required for name in (each.name, each.alias)}
+        self._only_text: set[str] = set()
+        for parameter in parameters:
+            kinds = schema.tree.kinds(parameter.schema)
+            if kinds is not None and "string" in kinds and kinds.isdisjoint(("integer", "number")):
+                self._only_text |= {parameter.name, parameter.alias}
+        free = [each for each in parameters if not {each.name, each.alias} & constants.keys()]
+        self._positional = [each.name for each in free if each.required] or [each.name for each in free[:1]]
+        for name in () if schema.is_open else (*columns, *constants):
+            if name not in self._names:
+                near = nearest(name, self._names | OPTIONS) if isinstance(cast("object", name), str) else None
+                hint = near or (f"it has {', '.join(sorted(self._names))}" if self._names else "it takes none")
+                raise self.error(f"no argument {shown(name)}", hint)
+        if twice := next((name for name in columns if name in constants), None):
+            raise self.error(f"argument {twice!r} has a column and a constant value: remove one")
 
-    def __call__(self, arguments: dict[str, Any]) -> bytes:
+    def error(self, message: str, hint: str | None = None) -> ArgumentError:
+        """An error of the tool."""
+        return ArgumentError(message, server=self._schema.server, tool=self._schema.tool, hint=hint)
+
+    def bind_row(self, row: Any) -> bytes:
+        """Bind a mapping of arguments, a tuple of positional ones, or the value of the first one."""
+        constants = self._constants
+        if isinstance(row, Mapping):
+            cells = cast("Mapping[str, Any]", row).items()
+            given = {name: value for name, value in cells if name in self._required or not is_missing(value)}
+            if isinstance(row, _PartRow):
+                given = {name: value for name, value in given.items() if name in self._names and name not in constants}
+            return self._encode({**constants, **given})
+        values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
+        if len(values) > len(self._positional):
+            return types.encode(self._schema.bind(values, constants))  # raises the error about too many arguments
+        return self._encode({**constants, **dict(zip(self._positional, values, strict=False))})
+
+    def cells_binder(self, keys: Mapping[str, Any]) -> Callable[[Any], bytes]:
+        """A function that binds the cells of a row, which are found by the key of each argument."""
+        places = [(name, key, name in self._required) for name, key in keys.items()]
+
+        def bind(row: Any) -> bytes:
+            arguments = dict(self._constants)
+            for name, key, is_required in places:
+                value = row[key]
+                if not is_missing(value):
+                    arguments[name] = value
+                elif is_required:
+                    arguments[name] = None
+            return self._encode(arguments)
+
+        return bind
+
+    def _encode(self, arguments: dict[str, Any]) -> bytes:
         for name in self._only_text & arguments.keys():
             value = arguments[name]
             if not isinstance(value, bool) and isinstance(value, numbers.Real):
@@ -144,7 +194,50 @@ class _ArgumentEncoder:
                 if name not in self._noted:
                     self._noted.add(name)
                     self._note(f"{name} is a string: numbers are sent as text, such as {arguments[name]!r}")
-        return types.encode(self.schema.check(arguments))
+        return types.encode(self._schema.check(arguments))
+
+    def bound_columns(self, available: Sequence[str], unnamed: int = 0) -> dict[str, str]:
+        """The column of each argument.
+
+        Args:
+            available: The names of the table's columns.
+            unnamed: Number of columns whose names are not text.
+
+        Raises:
+            ArgumentError: A column does not exist, a required argument has no column, or column names are not unique.
+        """
+        if len(set(available)) < len(available):
+            raise self.error("the table has several columns of the same name", "rename them")
+        listed = counted(len(available), "column") + (f": {', '.join(available[:20])}" if available else "")
+        listed += f" and {unnamed:,} whose names are not text" if unnamed else ""
+        for argument, column in self.columns.items():
+            if column not in available:
+                near = nearest(column, available) if isinstance(cast("object", column), str) else None
+                raise self.error(f"no column {shown(column)} for argument {argument!r}", near or f"it has {listed}")
+        parameters = self._schema.parameters
+        exact = {name: each.name for each in parameters for name in (each.alias, each.name)}
+        taken = {exact.get(name, name) for name in (*self.columns, *self._constants)}
+        bound: dict[str, str] = {}
+        for parameter in parameters:
+            names = [name for name in (parameter.name, parameter.alias) if name in available]
+            if names and names[0] and parameter.name not in taken:
+                bound[parameter.name] = names[0]
+        bound |= {exact.get(name, name): column for name, column in self.columns.items()}
+        lacking = [each.name for each in parameters if each.required and each.name not in {*bound, *taken}]
+        if len(lacking) == 1 and len(available) == 1 and not bound:
+            return {lacking[0]: available[0]}  # a Series, or a table of one column
+        if not lacking and (bound or self._constants):
+            return bound
+        wanted = lacking or [each.name for each in parameters]
+        if not wanted:
+            hint = "call it once, or map a list of empty dicts: [{}, {}]"
+            raise self.error("takes no arguments, so no column can be bound", hint)
+        if unnamed and not available:
+            hint = "name the columns like the arguments: df.columns = […]"
+        else:
+            name = expression(self._schema.server, self._schema.tool)
+            hint = f"{name}.map(…, columns={{{wanted[0]!r}: …}})"
+        raise self.error(f"no column for {', '.join(wanted)}; the table has {listed}", hint)
 
 
 def read_rows(
@@ -169,43 +262,25 @@ def read_rows(
     Raises:
         ArgumentError: An argument or a column is unknown, or the input has no rows.
     """
-    columns = columns or {}
-    if not schema.is_open:
-        _check_names(schema, (*columns, *constants))
-    if twice := next((name for name in columns if name in constants), None):
-        raise _error(schema, f"argument {twice!r} has a column and a constant value: remove one")
-    encode = _ArgumentEncoder(schema, note)
+    binder = _Binder(schema, columns or {}, constants, note)
     table = _table(source)
     if table is not None:
-        return _table_rows(*table, encode, columns, constants)
+        return _table_rows(*table, binder)
     if _is_arrow(source):
-        return _batch_rows(_reader(source), encode, columns, constants)
+        return _batch_rows(source, binder)
     if columns:
-        raise _error(schema, f"columns= is for tables, and this is {shown(source)}")
+        raise binder.error(f"columns= is for tables, and this is {shown(source)}")
     if isinstance(source, str | bytes | Mapping) or not isinstance(source, Iterable | AsyncIterable):
         hint = ".map([…]) takes a list of rows"
         if isinstance(source, Mapping):
             hint = "a dict of columns: pandas.DataFrame({…}); one row: [{…}]"
-        raise _error(schema, f"expected a table or a list of rows, got {shown(cast('object', source))}", hint)
+        raise binder.error(f"expected a table or a list of rows, got {shown(cast('object', source))}", hint)
     rows, count = cast("Iterable[Any]", source), len(source) if isinstance(source, Sized) else None
     if isinstance(source, Iterator):
         rows = iter(_Unfolded(rows))
     elif isinstance(source, Sequence) and source and _is_part(cast("Sequence[object]", source)[0]):
         rows, count = _Unfolded(rows), None
-    return Rows(_row_binder(encode, constants), rows, count=count)
-
-
-def _check_names(schema: ToolSchema, names: Iterable[str]) -> None:
-    arguments = {name for each in schema.parameters for name in (each.name, each.alias)}
-    for name in names:
-        if name not in arguments:
-            near = nearest(name, arguments | OPTIONS) if isinstance(cast("object", name), str) else None
-            hint = near or (f"it has {', '.join(sorted(arguments))}" if arguments else "it takes none")
-            raise _error(schema, f"no argument {shown(name)}", hint)
-
-
-def _error(schema: ToolSchema, message: str, hint: str | None = None) -> ArgumentError:
-    return ArgumentError(message, server=schema.server, tool=schema.tool, hint=hint)
+    return Rows(binder.bind_row, rows, count=count)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
@@ -213,10 +288,10 @@ def _error(schema: ToolSchema, message: str, hint: str | None = None) -> Argumen
 
 def column_names(source: object) -> list[str]:
     """The names of a table's columns; empty for any other input."""
-    table = _table(source)
-    if table is None:
+    found = _table(source)
+    if found is None:
         return list(cast("Any", source).schema.names) if _is_arrow(source) and hasattr(source, "schema") else []
-    return _names(table[0])
+    return _names(found[0])
 
 
 def _names(frame: Any) -> list[str]:
@@ -231,47 +306,35 @@ def _table(source: object) -> tuple[Any, Callable[[Any], Any]] | None:
 
     read: Any = narwhals.from_native
     try:
-        data = read(source, pass_through=True, allow_series=True)
+        found = read(source, pass_through=True, allow_series=True)
     except narwhals.exceptions.DuplicateError:
         raise ArgumentError("the table has several columns of the same name", hint="rename them") from None
     except narwhals.exceptions.NarwhalsError as error:
         raise ArgumentError(f"the table cannot be read: {error}") from error
-    if data is source:
+    if found is source:
         return None
-    kind = type(data).__name__
+    kind = type(found).__name__
     if kind == "Series":
-        series = data if isinstance(data.name, str) and data.name else data.alias("value")
-        return series.to_frame(), narwhals.to_native
+        named = found if isinstance(found.name, str) and found.name else found.alias("value")
+        return named.to_frame(), narwhals.to_native
     if kind == "DataFrame":
-        return data, narwhals.to_native
-    if data.implementation.is_duckdb():
-        return data.collect(backend="pyarrow"), partial(_to_duckdb, source)
-    return data.collect(), lambda frame: frame.lazy().to_native()
+        return found, narwhals.to_native
+    if found.implementation.is_duckdb():
+        return found.collect(backend="pyarrow"), partial(_to_duckdb, source)
+    return found.collect(), lambda frame: frame.lazy().to_native()
 
 
 def _to_duckdb(relation: Any, frame: Any) -> Any:
     """A relation of the same connection as another one."""
     rows = frame.to_native()  # DuckDB finds the variable by its name
-    copy = relation.query("ipymcp_input", "select * from rows")
+    found = relation.query("ipymcp_input", "select * from rows")
     del rows
-    return copy
+    return found
 
 
 def _is_arrow(source: object) -> bool:
     """Whether an input that is not a table has Arrow data: record batches, a stream or file of them, or a dataset."""
     return hasattr(source, "__arrow_c_stream__") or type(source).__module__.partition(".")[0] == "pyarrow"
-
-
-def _reader(source: Any) -> Any:
-    """A `RecordBatchReader` of Arrow data."""
-    if hasattr(source, "__arrow_c_stream__"):
-        try:
-            return importlib.import_module("pyarrow").RecordBatchReader.from_stream(source)
-        except ImportError:
-            raise ArgumentError("an Arrow stream needs pyarrow", hint="%pip install pyarrow") from None
-    if hasattr(source, "scanner"):  # a dataset
-        return source.scanner().to_reader()
-    return source.to_reader() if hasattr(source, "to_reader") else source.read_all().to_reader()
 
 
 class _Cells:
@@ -285,120 +348,36 @@ class _Cells:
         return self._frame.iter_rows() if self._frame is not None else itertools.repeat((), self._count)
 
 
-def _table_rows(
-    frame: Any,
-    native: Callable[[Any], Any],
-    encode: _ArgumentEncoder,
-    columns: Mapping[str, str],
-    constants: Mapping[str, Any],
-) -> Rows:
+def _table_rows(frame: Any, native: Callable[[Any], Any], binder: _Binder) -> Rows:
     available = _names(frame)
-    bound = _bound_columns(available, encode.schema, columns, constants, len(frame.columns) - len(available))
+    bound = binder.bound_columns(available, len(frame.columns) - len(available))
     distinct = list(dict.fromkeys(bound.values()))
-    place = {column: at for at, column in enumerate(distinct)}
-    given = [(name, place[column]) for name, column in bound.items()]
-    arguments = _argument_maker(given, encode, constants)
+    bind = binder.cells_binder({name: distinct.index(column) for name, column in bound.items()})
     cells = _Cells(frame, distinct)
-    return Rows(
-        arguments, cells, frame, native, bound, len(frame), available, shown=lambda: frame.iter_rows(named=True)
-    )
+    return Rows(bind, cells, frame, native, bound, len(frame), available, shown=lambda: frame.iter_rows(named=True))
 
 
-def _batch_rows(
-    reader: Any, encode: _ArgumentEncoder, columns: Mapping[str, str], constants: Mapping[str, Any]
-) -> Rows:
+def _batch_rows(source: Any, binder: _Binder) -> Rows:
     """The rows of a stream of Arrow record batches, as dicts."""
+    if hasattr(source, "__arrow_c_stream__"):
+        try:
+            reader = importlib.import_module("pyarrow").RecordBatchReader.from_stream(source)
+        except ImportError:
+            raise ArgumentError("an Arrow stream needs pyarrow", hint="%pip install pyarrow") from None
+    elif hasattr(source, "scanner"):  # a dataset
+        reader = source.scanner().to_reader()
+    else:
+        reader = source.to_reader() if hasattr(source, "to_reader") else source.read_all().to_reader()
     available = list(reader.schema.names)
-    bound = _bound_columns(available, encode.schema, columns, constants)
-    arguments = _argument_maker(list(bound.items()), encode, constants)
+    bound = binder.bound_columns(available)
     rows = (row for batch in reader for row in batch.to_pylist())
 
     def read_all() -> Rows:
         table = _table(reader.read_all())
         assert table is not None
-        return _table_rows(*table, encode, columns, constants)
+        return _table_rows(*table, binder)
 
-    return Rows(arguments, rows, columns=bound, available=available, read_all=read_all)
-
-
-def _argument_maker(
-    given: Sequence[tuple[str, Any]], encode: _ArgumentEncoder, constants: Mapping[str, Any]
-) -> Callable[[Any], bytes]:
-    required = {each.name for each in encode.schema.parameters if each.required}
-    places = [(name, place, name in required) for name, place in given]
-
-    def bind(row: Any) -> bytes:
-        arguments = dict(constants)
-        for name, place, is_required in places:
-            value = row[place]
-            if not is_missing(value):
-                arguments[name] = value
-            elif is_required:
-                arguments[name] = None
-        return encode(arguments)
-
-    return bind
-
-
-def _bound_columns(
-    available: Sequence[str],
-    schema: ToolSchema,
-    columns: Mapping[str, str],
-    constants: Mapping[str, Any],
-    unnamed: int = 0,
-) -> dict[str, str]:
-    """The column of each argument.
-
-    Args:
-        available: The names of the table's columns.
-        schema: The tool's input schema.
-        columns: The column for each argument that has another name than its column.
-        constants: The arguments that are the same in every row.
-        unnamed: Number of columns whose names are not text.
-
-    Raises:
-        ArgumentError: A column does not exist, a required argument has no column, or column names are not unique.
-    """
-    if len(set(available)) < len(available):
-        raise _error(schema, "the table has several columns of the same name", "rename them")
-    for argument, column in columns.items():
-        if column not in available:
-            near = nearest(column, available) if isinstance(cast("object", column), str) else None
-            raise _error(
-                schema,
-                f"no column {shown(column)} for argument {argument!r}",
-                near or f"it has {_listed(available, unnamed)}",
-            )
-    exact = {name: each.name for each in schema.parameters for name in (each.alias, each.name)}
-    taken = {exact.get(name, name) for name in (*columns, *constants)}
-    named = {
-        each.name: next((name for name in (each.name, each.alias) if name in available), "")
-        for each in schema.parameters
-    }
-    bound = {name: column for name, column in named.items() if column and name not in taken}
-    bound |= {exact.get(name, name): column for name, column in columns.items()}
-    required = [each.name for each in schema.parameters if each.required]
-    lacking = [name for name in required if name not in bound and name not in taken]
-    if len(lacking) == 1 and len(available) == 1 and not bound:
-        return {lacking[0]: available[0]}  # a Series, or a table of one column
-    if lacking or not (bound or constants):
-        wanted = lacking or [each.name for each in schema.parameters]
-        if not wanted:
-            hint = "call it once, or map a list of empty dicts: [{}, {}]"
-            raise _error(schema, "takes no arguments, so no column can be bound", hint)
-        shown_columns = _listed(available, unnamed)
-        if unnamed and not available:
-            hint = "name the columns like the arguments: df.columns = […]"
-            raise _error(schema, f"no column for {', '.join(wanted)}; the table has {shown_columns}", hint)
-        hint = f"{expression(schema.server, schema.tool)}.map(…, columns={{{wanted[0]!r}: …}})"
-        raise _error(schema, f"no column for {', '.join(wanted)}; the table has {shown_columns}", hint)
-    return bound
-
-
-def _listed(columns: Sequence[str], unnamed: int) -> str:
-    names = f": {', '.join(columns[:20])}" if columns else ""
-    more = f" and {unnamed:,} whose names are not text" if unnamed else ""
-    return f"{counted(len(columns), 'column')}{names}{more}"
+    return Rows(binder.cells_binder(bound), rows, columns=bound, available=available, read_all=read_all)
 
 
 # -- parts of tables ------------------------------------------------------------------------------------------------
@@ -426,28 +405,3 @@ class _Unfolded:
 
 def _is_part(row: object) -> bool:
     return hasattr(row, "__arrow_c_stream__") and hasattr(row, "columns")
-
-
-# -- other rows -------------------------------------------------------------------------------------------------------
-
-
-def _row_binder(encode: _ArgumentEncoder, constants: Mapping[str, Any]) -> Callable[[Any], bytes]:
-    schema = encode.schema
-    required = {name for each in schema.parameters if each.required for name in (each.name, each.alias)}
-    names = {name for each in schema.parameters for name in (each.name, each.alias)}
-    free = [each for each in schema.parameters if not {each.name, each.alias} & constants.keys()]
-    places = [each.name for each in free if each.required] or [each.name for each in free[:1]]
-
-    def bind(row: Any) -> bytes:
-        if isinstance(row, Mapping):
-            cells = cast("Mapping[str, Any]", row).items()
-            given = {name: value for name, value in cells if name in required or not is_missing(value)}
-            if isinstance(row, _PartRow):
-                given = {name: value for name, value in given.items() if name in names and name not in constants}
-            return encode({**constants, **given})
-        values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
-        if len(values) > len(places):
-            return types.encode(schema.bind(values, constants))  # raises the error about too many arguments
-        return encode({**constants, **dict(zip(places, values, strict=False))})
-
-    return bind

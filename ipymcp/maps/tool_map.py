@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
-from ipymcp.api.map_request import MapPlan, arun_steps, map_request, run_steps
-from ipymcp.api.map_result import MapResult, use_executor
-from ipymcp.api.map_stream import MapStream, write_map
 from ipymcp.argument_checks import checked
 from ipymcp.errors import ArgumentError
+from ipymcp.maps.file import write_map
+from ipymcp.maps.request import SHOWN_ERRORS, map_request
+from ipymcp.maps.result import MapResult
+from ipymcp.maps.running import use_executor
+from ipymcp.maps.stream import MapStream
+from ipymcp.masking import mask
+from ipymcp.results.tables import Table, TableView
+from ipymcp.text import counted, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from os import PathLike
 
-    from ipymcp.api.map_request import MapRequest, MapTarget
+    from ipymcp.maps.request import MapRequest, MapTarget
+
+
+_SHOWN_CALLS: Final = 5
+"""Number of calls that a plan shows."""
+_MAX_SHOWN: Final = 200
 
 
 class ToolMap:
@@ -43,9 +54,6 @@ class ToolMap:
     def __call__(self, rows: object, /, *, to: str | PathLike[str] | None = None, **options: Any) -> Any:
         """Call the tool for every row and wait for all results.
 
-            rows = [{"text": "one"}, {"text": "two"}]
-            mcp.demo.echo.map(rows).df
-
         Args:
             rows: A table of pandas, polars, pyarrow or DuckDB, a Series, or an iterable of mappings, tuples or values.
                 For a Dask DataFrame or Series the result is a lazy one, too; the calls are made when Dask computes it.
@@ -70,14 +78,15 @@ class ToolMap:
             KeyboardInterrupt: The user interrupted the map; `mcp.maps[-1].resume()` continues it.
         """
         if options.get("executor") is None and type(rows).__module__.startswith("dask."):
-            from ipymcp.api.map_lazy import is_lazy, lazy_map
+            from ipymcp.maps.lazy import is_lazy, lazy_map
 
             if is_lazy(rows):
                 return lazy_map(self._tool, self.target(), rows, options if to is None else {**options, "to": to})
-        request = self._request(rows, options)
+        request = _request(self.target(), rows, options)
         if to is not None:
             return write_map(request, to)
-        return MapResult(request, run_steps(request.keep_rows())).wait()
+        request.bind()
+        return MapResult(request).wait()
 
     @checked("map.aio")
     async def aio(self, rows: object, /, **options: Any) -> MapResult:
@@ -88,7 +97,8 @@ class ToolMap:
         if "to" in options:
             raise ArgumentError("map.aio: to: is for .map", argument="to", hint="async for … in ….map.stream(rows)")
         request = _request(await self._atarget(), rows, options)
-        return await MapResult(request, await arun_steps(request.keep_rows())).arun()
+        await request.abind()
+        return await MapResult(request).arun()
 
     @checked("map.stream")
     def stream(self, rows: object, /, **options: Any) -> MapStream:
@@ -102,7 +112,7 @@ class ToolMap:
         that failed, the result is its error. Options and errors are those of `.map`, without
         `on_progress`.
         """
-        request = self._request(rows, options)
+        request = _request(self.target(), rows, options)
         if request.on_progress is not None:
             message = "map.stream: on_progress: a stream shows its progress by the rows that are read"
             raise ArgumentError(
@@ -116,7 +126,7 @@ class ToolMap:
 
         For example `mcp.demo.echo.map.plan(["one", "two"])`.
         """
-        return MapPlan(self._request(rows, options))
+        return MapPlan(_request(self.target(), rows, options))
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -137,11 +147,50 @@ class ToolMap:
     def __repr__(self) -> str:
         return f"<{self._name}.map: a call for every row; see also .aio, .stream and .plan>"
 
-    def _request(self, rows: object, options: Mapping[str, Any]) -> MapRequest:
-        return _request(self.target(), rows, options)
-
 
 def _request(target: MapTarget, rows: object, options: Mapping[str, Any]) -> MapRequest:
     request = map_request(target, rows, **options)
     use_executor(request, request.executor)
     return request
+
+
+class MapPlan(TableView):
+    """The calls that a map would make: the first arguments, the number of calls, and the rows that do not fit.
+
+    Attributes:
+        rows: Number of rows.
+        calls: Number of calls; rows with the same arguments share one if the tool is read-only.
+        duplicates: Number of rows that share the call of another row.
+        cached: Number of rows whose result is cached from an earlier map, so that no call is needed.
+        problems: The rows that do not fit, as `(row, column, error)`.
+    """
+
+    def __init__(self, request: MapRequest) -> None:
+        if isinstance(request.source.values, Iterator):
+            raise ArgumentError("a plan would consume these rows", hint="make a list of them: list(…)")
+        request.bind(keeps=False)
+        jobs, cache, cached = request.jobs, request.cache, dict[bytes, bytes]()
+        if cache is not None:
+            cached = request.host.loop.run(cache.find(job.arguments for job in jobs))
+        self.rows = request.total
+        self.calls = len(jobs) - len(cached)
+        self.duplicates = sum(len(job.rows) - 1 for job in jobs)
+        self.cached = sum(len(job.rows) for job in jobs if job.arguments in cached)
+        self.problems = tuple(request.problems)
+        self._name, self._settings, self._uses_cache = request.name, request.settings, cache is not None
+        self._first = jobs[:_SHOWN_CALLS]
+
+    @property
+    def table(self) -> Table:
+        """The first calls and the first rows that do not fit."""
+        settings = self._settings
+        first = [(job.rows[0], shortened(mask(job.arguments.decode()), _MAX_SHOWN)) for job in self._first]
+        unfit = [(row, f"does not fit: {error.message}") for row, _, error in self.problems[:SHOWN_ERRORS]]
+        rows = sorted([*first, *unfit])
+        notes = [f"… {counted(self.rows - len(rows), 'more row')}"] if self.rows > len(rows) else []
+        notes.append(f"{settings.concurrency} at a time")
+        notes += [f"at most {settings.rate:g} a second"] if settings.rate else []
+        notes += [counted(self.duplicates, "duplicate")] if self.duplicates else []
+        notes += [f"{self.cached:,} cached"] if self._uses_cache else []
+        title = f"{self._name}: {counted(self.calls, 'call')} for {counted(self.rows, 'row')}"
+        return Table(("row", "arguments"), rows, title=title, note="; ".join([*notes, "nothing was sent"]))

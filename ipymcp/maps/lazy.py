@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ipymcp.api.map_cluster import POLL_INTERVAL, DaskControl
-from ipymcp.api.map_request import map_request, run_steps
-from ipymcp.api.map_result import MapResult
 from ipymcp.api.pickled_tool import dask_worker, pickled
 from ipymcp.errors import ArgumentError, PolicyError
+from ipymcp.maps.cluster import POLL_INTERVAL, WorkerTask
+from ipymcp.maps.request import map_request
+from ipymcp.maps.result import MapResult
 from ipymcp.protocol import types
 from ipymcp.protocol.types import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from ipymcp.api.map_request import MapRequest, MapTarget
+    from ipymcp.maps.request import MapRequest, MapTarget
     from ipymcp.results.tool_result import ToolResult
 
 
@@ -183,7 +183,8 @@ def _dtype(schema: dict[str, Any]) -> str:
 def _call_frame(frame: Any, tool: Any, options: Mapping[str, Any], columns: Sequence[_Column]) -> Any:
     """Make the calls for the rows of a partition."""
     request = map_request(tool.map.target(), frame, **options)
-    mapped = MapResult(request, run_steps(request.keep_rows()))
+    request.bind()
+    mapped = MapResult(request)
     with _cancelled_with_task(mapped):
         mapped.wait()
     errors: dict[Any, str] = {row["row"]: str(row["error"]) for row in mapped.errors}
@@ -197,11 +198,11 @@ def _cancelled_with_task(result: MapResult) -> Generator[None]:
     if worker is None:
         yield
         return
-    control, over = DaskControl("", None, worker, worker.get_current_task()), threading.Event()
+    task, over = WorkerTask(worker), threading.Event()
 
     def watch() -> None:
         while not over.wait(POLL_INTERVAL):
-            if control.is_cancelled():
+            if task.is_cancelled:
                 result.cancel()
 
     threading.Thread(target=watch, name="ipymcp-dask-task", daemon=True).start()
@@ -219,30 +220,26 @@ def _with_results(
     errors = [*errors]
     frame = frame.copy(deep=False)
     for column in columns:
-        values = [None if result is None else _value(result.data, column.path) for result in results]
+        values: list[Any] = []
         allowed = _PYTHON.get(column.dtype)
-        for row, value in enumerate(values):
-            is_bool = isinstance(value, bool) and column.dtype != "boolean"
-            if allowed and value is not None and (is_bool or not isinstance(value, allowed)):
-                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} does not match its schema"
-                values[row] = None
-            elif value is not None and not allowed and not _fits(pandas, value, column.dtype):
-                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} is not of type {column.dtype}"
-                values[row] = None
+        for row, result in enumerate(results):
+            value = None if result is None else result.data
+            for step in column.path:
+                value = value.get(step) if is_object(value) else None
+            reason = ""
+            if value is not None and allowed:
+                is_bool = isinstance(value, bool) and column.dtype != "boolean"
+                if is_bool or not isinstance(value, allowed):
+                    reason = "does not match its schema"
+            elif value is not None and column.dtype != "object":
+                try:
+                    pandas.Series([value], dtype=column.dtype)
+                except (TypeError, ValueError, OverflowError):
+                    reason = f"is not of type {column.dtype}"
+            if reason:
+                errors[row] = errors[row] or f"{'.'.join(column.path) or 'the result'} {reason}"
+            values.append(None if reason else value)
         frame[column.name] = pandas.Series(values, index=frame.index, dtype=column.dtype)
     name = "error" if "error" not in frame.columns else "error_result"
     frame[name] = pandas.Series(errors, index=frame.index, dtype="string")
     return frame
-
-
-def _fits(pandas: Any, value: Any, dtype: str) -> bool:
-    try:
-        return dtype == "object" or pandas.Series([value], dtype=dtype) is not None
-    except (TypeError, ValueError, OverflowError):
-        return False
-
-
-def _value(data: Any, path: tuple[str, ...]) -> Any:
-    for step in path:
-        data = data.get(step) if is_object(data) else None
-    return data

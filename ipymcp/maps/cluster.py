@@ -25,20 +25,19 @@ from ipymcp.api.pickled_tool import dask_worker, pickled, worker_server
 from ipymcp.api.tool_calls import new_call
 from ipymcp.argument_checks import shown
 from ipymcp.errors import ArgumentError, ConnectionLost, McpError, PolicyError
-from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, Job, MapRun, MapSettings, RowOutcome
+from ipymcp.maps.run import CANCELLED, INTERRUPTED, NOT_CALLED, Job, MapRun, MapSettings, RowOutcome
 from ipymcp.security.rules import CallBatch
 from ipymcp.security.untrusted import copy_actor_to_context, quotes_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
-    from ipymcp.api.map_request import MapRequest
     from ipymcp.api.pickled_tool import PickledTool, WorkerServer
+    from ipymcp.maps.request import MapRequest
+    from ipymcp.maps.run import RowState
     from ipymcp.results.tool_result import ToolResult
     from ipymcp.runtime.call import Call
     from ipymcp.runtime.call_options import CallOptions
-    from ipymcp.runtime.map_run import RowState
     from ipymcp.storage.history import CallRecord
 
 
@@ -48,7 +47,6 @@ _MAX_JOBS, _MAX_BYTES = 1_000, 1_000_000
 """Maximum calls of a chunk, and bytes of their arguments."""
 _FIRST_CHUNKS, _MAX_CHUNKS = 8, 64
 """Maximum chunks in flight, before and after the first report."""
-_STOPPED, _CANCELLED = "stopped", "cancelled"
 POLL_INTERVAL: Final = 0.2
 """Seconds between two checks of a worker whether the map was stopped."""
 _END_TIMEOUT: Final = 4.0
@@ -65,59 +63,49 @@ MapState: TypeAlias = Literal["running", "stopped", "cancelled"]
 """A stopped map makes no further calls; a cancelled one also abandons the calls in progress."""
 
 
-class DaskControl(Struct):
-    """The link between a map and its workers: events for the map's state, published names for claims."""
+def _event(client: Any, name: str, state: MapState) -> Any:
+    """The event of the scheduler that is set when a map has a state."""
+    return importlib.import_module("distributed").Event(f"{name}-{state}", client)
 
-    name: str
-    client: Any = None
-    worker: Any = None
-    key: Any = None
 
-    def connect(self) -> DaskControl:
-        """Connect to the scheduler and find this worker's task."""
-        worker = dask_worker()
-        return DaskControl(self.name, _distributed().get_client(), worker, worker.get_current_task())
+def _claim(client: Any, name: str) -> bool:
+    """Claim a chunk by publishing its name. Returns False if the chunk was claimed before."""
+    try:
+        client.publish_dataset(True, name=name)
+    except KeyError:
+        return False
+    return True
 
-    def state(self) -> MapState:
-        """The state of the map, from the events and the task; `cancelled` if the scheduler is gone."""
-        try:
-            if self.is_cancelled() or self.event("cancelled").is_set():
-                return "cancelled"
-            return "stopped" if self.event(_STOPPED).is_set() else "running"
-        except OSError:
-            return "cancelled"
 
+class WorkerTask:
+    """The task that a thread of a Dask worker runs."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+        self._key = worker.get_current_task()
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether the task was cancelled."""
-        state = self.worker.state.tasks.get(self.key)
-        return state is None or state.state == "cancelled"
+        task = self._worker.state.tasks.get(self._key)
+        return task is None or task.state == "cancelled"
 
-    def event(self, state: MapState) -> Any:
-        """The event that is set when the map has a state."""
-        return _distributed().Event(f"{self.name}-{state}", self.client)
-
-    def claim(self, chunk: str) -> bool:
-        """Claim a chunk by publishing its name. Returns False if the chunk was claimed before."""
+    def map_state(self, client: Any, name: str) -> MapState:
+        """The state of the map that the task belongs to; `cancelled` if the scheduler is gone."""
         try:
-            self.client.publish_dataset(True, name=self.claim_name(chunk))
-        except KeyError:
-            return False
-        return True
-
-    def claim_name(self, chunk: str) -> str:
-        """The name under which a claim is published."""
-        return f"{self.name}-{chunk}"
-
-
-def _distributed() -> Any:
-    return importlib.import_module("distributed")
+            if self.is_cancelled or _event(client, name, "cancelled").is_set():
+                return "cancelled"
+            return "stopped" if _event(client, name, "stopped").is_set() else "running"
+        except OSError:
+            return "cancelled"
 
 
 class Chunk(Struct):
     """Calls for a worker.
 
     Attributes:
-        name: The name of the chunk within the map.
+        name: The name of the chunk, under which it is claimed.
+        map_name: The name of the map at the scheduler.
         jobs: The calls.
         number: The map's number in the process that started it.
         is_repeatable: Whether a call may be made twice.
@@ -125,10 +113,10 @@ class Chunk(Struct):
     """
 
     name: str
+    map_name: str
     sent: PickledTool
     jobs: tuple[Job, ...]
     settings: MapSettings
-    control: DaskControl
     number: int
     is_repeatable: bool
     waits_first: bool
@@ -159,25 +147,27 @@ class ChunkReport(Struct):
 
 def run_chunk(chunk: Chunk) -> ChunkReport:
     """Make the calls of a chunk, after those of another chunk of the same map in this process."""
-    control, server = chunk.control.connect(), worker_server(chunk.sent)
+    client = importlib.import_module("distributed").get_client()
+    state = partial(WorkerTask(dask_worker()).map_state, client, chunk.map_name)
+    server = worker_server(chunk.sent)
     nothing = ChunkReport([("not called", None, -1)] * len(chunk.jobs))
     lock = server.map_lock(chunk.sent.tool)
     while not lock.acquire(timeout=POLL_INTERVAL):
-        if control.state() != "running":
+        if state() != "running":
             return nothing
     try:
         server.entry(chunk.sent)  # before the claim, so that the chunk stays unclaimed if this fails
-        if not chunk.is_repeatable and not control.claim(chunk.name):
+        if not chunk.is_repeatable and not _claim(client, chunk.name):
             lost = ConnectionLost("its worker was lost, perhaps while it was called", tool=chunk.sent.tool)
             return ChunkReport([("unknown", lost, -1)] * len(chunk.jobs))
-        return _run(chunk, control, server) if control.state() == "running" else nothing
+        return _run(chunk, state, server) if state() == "running" else nothing
     except McpError as error:
         return replace(nothing, failure=error)
     finally:
         lock.release()
 
 
-def _run(chunk: Chunk, control: DaskControl, server: WorkerServer) -> ChunkReport:
+def _run(chunk: Chunk, map_state: Callable[[], MapState], server: WorkerServer) -> ChunkReport:
     session, entry = server.session(), server.entry(chunk.sent)
     options = server.agreed_options(chunk.sent, entry, CallBatch(chunk.number, len(chunk.jobs)))
     loop, began = server.host.loop, time.monotonic()
@@ -203,7 +193,7 @@ def _run(chunk: Chunk, control: DaskControl, server: WorkerServer) -> ChunkRepor
         future = asyncio.run_coroutine_threadsafe(run.run(), loop.loop)
     try:
         while not concurrent.futures.wait([future], POLL_INTERVAL).done:
-            state = control.state()
+            state = map_state()
             if state != "running":
                 loop.call(run.cancel if state == "cancelled" else partial(run.stop, "elsewhere"))
         future.result()
@@ -218,7 +208,15 @@ def _run(chunk: Chunk, control: DaskControl, server: WorkerServer) -> ChunkRepor
             (outcome.state, outcome.error, -1 if outcome.result is None else indices.get(number, -1))
             for outcome, number in listed
         ],
-        [_portable(record, now) for record in records],
+        [
+            replace(
+                record,
+                began=record.began - now,
+                ended=record.ended - now,
+                result=None if record.result is None else bytes(record.result),
+            )
+            for record in records
+        ],
         run.calls,
         run.retried,
         now - began,
@@ -226,52 +224,7 @@ def _run(chunk: Chunk, control: DaskControl, server: WorkerServer) -> ChunkRepor
     )
 
 
-def _portable(record: CallRecord, now: float) -> CallRecord:
-    result = None if record.result is None else bytes(record.result)
-    return replace(record, began=record.began - now, ended=record.ended - now, result=result)
-
-
 # -- in the process of the map ----------------------------------------------------------------------------------------
-
-
-class DaskCluster:
-    """The workers of a Dask cluster. Every method may block.
-
-    Args:
-        client: A `distributed.Client`.
-    """
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._executor = client.get_executor(pure=False)
-        self._claimed: list[str] = []
-        self.control = DaskControl(f"ipymcp-{uuid.uuid4().hex}")
-
-    def size(self) -> int:
-        """The number of workers."""
-        return len(self._client.nthreads())
-
-    def submit(self, chunk: Chunk) -> Future[ChunkReport]:
-        """Submit a chunk to a worker."""
-        if not chunk.is_repeatable:
-            self._claimed.append(self.control.claim_name(chunk.name))
-        return self._executor.submit(run_chunk, chunk)
-
-    def withdraw(self, chunk: Chunk) -> bool:
-        """Claim a chunk, so that no worker can; False if one has."""
-        return replace(self.control, client=self._client).claim(chunk.name)
-
-    def signal(self, state: MapState) -> None:
-        """Set the event of the state."""
-        replace(self.control, client=self._client).event(state).set()
-
-    def close(self) -> None:
-        """Remove the claims. The event stays set, so that a chunk that Dask runs again later calls nothing."""
-        if self._claimed:
-            self.signal("cancelled")
-        for name in self._claimed:
-            self._client.unpublish_dataset(name)
-        self._claimed.clear()
 
 
 def cluster_run(request: MapRequest, executor: Any) -> Callable[..., MapRun] | None:
@@ -315,14 +268,16 @@ class ClusterRun(MapRun):
         ended: Callable[[Job, RowOutcome], None],
     ) -> None:
         target = request.target
-        make = partial(
-            new_call, target.host, target.session, target.entry, options
-        )  # not used, because the workers make the calls
+        make = partial(target.new_call, options)  # not used, because the workers make the calls
         super().__init__(target.session, make, request.settings, ended, is_repeatable=request.is_repeatable)
         self._request = request
         self._options = options
         self._sent = replace(sent, caller=options.caller)
         self._client = client
+        self._executor: Any = None
+        self._name = f"ipymcp-{uuid.uuid4().hex}"
+        self._claims: list[str] = []
+        """The names of chunks that workers may have claimed."""
         self._in_flight: dict[asyncio.Task[None], tuple[Job, ...]] = {}
         self._size = max(1, request.settings.concurrency)
         """The number of jobs of the next chunk."""
@@ -351,62 +306,77 @@ class ClusterRun(MapRun):
             McpError: A worker cannot call the tool.
         """
         try:
-            cluster = await self._in_thread(DaskCluster, self._client)
-            workers = await self._in_thread(cluster.size)
+            self._executor = await self._in_thread(self._client.get_executor, pure=False)
+            workers = await self._in_thread(self._count_workers)
             self._workers, self.is_without_workers = max(1, workers), not workers
         except Exception as error:
             self._submitter.shutdown(wait=False)
             reason = f"{type(error).__name__}: {error}"
             self._fail(ConnectionLost(f"the workers cannot be used: {reason}", hint=_ELSEWHERE))
             raise self._fatal or error from error
-        running = asyncio.ensure_future(self._call_all(cluster))
-        watching = asyncio.ensure_future(self._watch_workers(cluster))
+        running = asyncio.ensure_future(self._call_all())
+        watching = asyncio.ensure_future(self._watch_workers())
         cancelled = asyncio.ensure_future(self._is_cancelled.wait())
         halted = asyncio.ensure_future(self._halted.wait())
         try:
             await asyncio.wait((running, cancelled, halted), return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and not self._is_cancelled.is_set():
-                await _attempt(cluster.signal, _STOPPED)
+                await self._signal("stopped")
                 await asyncio.wait((running, cancelled), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (running, watching, cancelled, halted):
                 task.cancel()
             await asyncio.wait((running,))
             try:
-                await self._cancel_chunks(cluster)
+                await self._cancel_chunks()
             finally:
                 self._submitter.shutdown(wait=False)
-                await _attempt(cluster.close)
+                if self._claims:
+                    await _attempt(self._withdraw_claims)
         if not running.cancelled():
             running.result()
         if self._fatal is not None:
             raise self._fatal
 
-    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._submitter, partial(function, *arguments))
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        call = partial(function, *arguments, **options)
+        return await asyncio.get_running_loop().run_in_executor(self._submitter, call)
 
-    async def _watch_workers(self, cluster: DaskCluster) -> None:
+    def _count_workers(self) -> int:
+        return len(self._client.nthreads())
+
+    async def _signal(self, state: MapState) -> None:
+        """Set the event of a state, which the workers look at."""
+        await _attempt(lambda: _event(self._client, self._name, state).set())
+
+    def _withdraw_claims(self) -> None:
+        """Remove the claims. The event stays set, so that a chunk that Dask runs again later calls nothing."""
+        _event(self._client, self._name, "cancelled").set()
+        for name in self._claims:
+            self._client.unpublish_dataset(name)
+
+    async def _watch_workers(self) -> None:
         """Look for workers while no chunk ends."""
         ended = -1
         while True:
             await asyncio.sleep(_WATCH_INTERVAL)
             if ended == (ended := self._ended_chunks):
                 with contextlib.suppress(Exception):
-                    self.is_without_workers = not await self._in_thread(cluster.size)
+                    self.is_without_workers = not await self._in_thread(self._count_workers)
 
-    async def _call_all(self, cluster: DaskCluster) -> None:
+    async def _call_all(self) -> None:
         rate = self.settings.rate
         slots = min(self._workers, max(1, int(rate))) if rate else 0
         settings = replace(self.settings, rate=rate / slots) if rate else self.settings
         while self._waiting or self._in_flight or not self._is_closed:
             limit = slots or (_MAX_CHUNKS if self._has_report else min(2 * self._workers, _FIRST_CHUNKS))
             if self._waiting and len(self._in_flight) < limit:
-                self._send(cluster, settings)
+                self._send(settings)
             else:
                 self._changed.clear()
                 await self._changed.wait()
 
-    def _send(self, cluster: DaskCluster, settings: MapSettings) -> None:
+    def _send(self, settings: MapSettings) -> None:
         """Send the next chunk if the policy still allows the calls."""
         target = self._request.target
         try:
@@ -427,28 +397,30 @@ class ClusterRun(MapRun):
             self._waiting.popleft()
         number, self._sent_chunks = self._sent_chunks, self._sent_chunks + 1
         chunk = Chunk(
-            str(number),
+            f"{self._name}-{number}",
+            self._name,
             self._sent,
             tuple(Job((index,), job.arguments) for index, job in enumerate(jobs)),
             settings,
-            cluster.control,
             self._request.number,
             self._is_repeatable,
             number > 0,
         )
-        sending = asyncio.ensure_future(self._run_chunk(cluster, chunk, tuple(jobs)))
+        sending = asyncio.ensure_future(self._run_chunk(chunk, tuple(jobs)))
         self._in_flight[sending] = tuple(jobs)
         sending.add_done_callback(self._chunk_done)
 
-    async def _run_chunk(self, cluster: DaskCluster, chunk: Chunk, jobs: tuple[Job, ...]) -> None:
+    async def _run_chunk(self, chunk: Chunk, jobs: tuple[Job, ...]) -> None:
         """Send a chunk, wait for its report and record it."""
         was_sent = False
         try:
-            future = await self._in_thread(cluster.submit, chunk)
+            if not chunk.is_repeatable:
+                self._claims.append(chunk.name)
+            future = await self._in_thread(self._executor.submit, run_chunk, chunk)
             was_sent = True
             report = await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            is_open = not was_sent or self._is_repeatable or await self._is_open(cluster, chunk)
+            is_open = not was_sent or self._is_repeatable or await self._is_open(chunk)
             self._record_lost(jobs, "its worker did not report what it has done", is_open=is_open)
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -463,7 +435,7 @@ class ClusterRun(MapRun):
             if self._is_repeatable:
                 is_open = is_over or self.stopped != ""
             else:
-                is_open = not was_sent or await self._is_open(cluster, chunk)
+                is_open = not was_sent or await self._is_open(chunk)
             self._record_lost(jobs, f"its worker was lost: {reason}", is_open=is_open)
         else:
             try:
@@ -472,10 +444,10 @@ class ClusterRun(MapRun):
                 self._record_lost(jobs, f"its report could not be read: {error!r}", is_open=False)
                 self._fail(McpError(f"a report could not be read: {error!r}"))
 
-    async def _is_open(self, cluster: DaskCluster, chunk: Chunk) -> bool:
+    async def _is_open(self, chunk: Chunk) -> bool:
         """Whether no worker has begun with a chunk; none will afterwards. False if the cluster does not answer."""
         try:
-            return await asyncio.wait_for(self._in_thread(cluster.withdraw, chunk), _CONTROL_TIMEOUT)
+            return await asyncio.wait_for(self._in_thread(_claim, self._client, chunk.name), _CONTROL_TIMEOUT)
         except (Exception, asyncio.CancelledError):  # cancelled: the caller records the jobs and raises it again
             return False
 
@@ -497,7 +469,7 @@ class ClusterRun(MapRun):
 
     def _record_report(self, report: ChunkReport, jobs: tuple[Job, ...]) -> None:
         """Record the calls and outcomes in the report of a chunk."""
-        now, host = time.monotonic(), self._request.host
+        now, host, entry = time.monotonic(), self._request.host, self._request.target.entry
         outcomes: list[RowOutcome] = []
         for _, (state, error, index) in zip(jobs, report.outcomes, strict=True):
             raw = report.records[index].result if index >= 0 else None
@@ -512,7 +484,8 @@ class ClusterRun(MapRun):
             host.history.add(replace(record, began=began, ended=ended, number=number, cell=self._request.cell))
         for job, outcome in zip(jobs, outcomes, strict=True):
             if outcome.error is not None and quotes_server(outcome.error):
-                self._receive(str(outcome.error).encode("utf-8", "replace"))
+                content = str(outcome.error).encode("utf-8", "replace")
+                host.guard.received(f"{entry.server}.{entry.name}", self._options.conversation, content)
             self._ended(job, outcome)
             self._stop_after_failures(outcome)
         if report.failure is not None:
@@ -525,10 +498,6 @@ class ClusterRun(MapRun):
             suitable = int(done * _CHUNK_SECONDS / report.seconds)
             self._size = max(1, min(suitable, 4 * self._size, _MAX_JOBS))
 
-    def _receive(self, content: bytes) -> None:
-        entry = self._request.target.entry
-        self._request.host.guard.received(f"{entry.server}.{entry.name}", self._options.conversation, content)
-
     def _fail(self, error: McpError) -> None:
         self._fatal = self._fatal or error
         self.stop("because a worker cannot call it")
@@ -539,12 +508,12 @@ class ClusterRun(MapRun):
         self.is_without_workers = False
         self._changed.set()
 
-    async def _cancel_chunks(self, cluster: DaskCluster) -> None:
+    async def _cancel_chunks(self) -> None:
         """Cancel the chunks in flight, and wait up to `_END_TIMEOUT` for their reports."""
         if self._waiting:
             self.stop(INTERRUPTED)
         if chunks := [*self._in_flight]:
-            await _attempt(cluster.signal, _CANCELLED)
+            await self._signal("cancelled")
             _, late = await asyncio.wait(chunks, timeout=_END_TIMEOUT)
             for task in late:
                 task.cancel()

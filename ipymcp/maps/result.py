@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import itertools
 import threading
 import time
@@ -12,30 +11,24 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, overload
 
-from ipymcp.api.map_request import SHOWN_ERRORS, invalid_rows_error
-from ipymcp.errors import CallCancelled, CallError, CallInterrupted, McpError, render_briefly
-from ipymcp.protocol import types
-from ipymcp.protocol.types import Progress
+from ipymcp.errors import McpError, render_briefly
+from ipymcp.maps.request import SHOWN_ERRORS
+from ipymcp.maps.run import NOT_CALLED, ROW_STATES, RowOutcome, message_of
+from ipymcp.maps.running import CACHED, REDRAW_INTERVAL, RunningMap, not_called_error, use_executor
 from ipymcp.results.frames import columns_frame, merged, result_columns, with_columns
 from ipymcp.results.tables import Table, TableView
-from ipymcp.runtime.map_run import CANCELLED, INTERRUPTED, NOT_CALLED, ROW_STATES, RowOutcome, message_of
 from ipymcp.runtime.waiting import Waiter
-from ipymcp.text import counted, one_line
+from ipymcp.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from ipymcp.api.map_request import BoundRows, MapRequest
+    from ipymcp.maps.request import MapRequest
+    from ipymcp.maps.run import Job, MapRun, RowState
     from ipymcp.results.tool_result import ToolResult
-    from ipymcp.runtime.call_options import CallOptions
-    from ipymcp.runtime.map_run import Job, MapRun, RowState
 
 
 _SHOWN_ROWS: Final = 5
-REDRAW_INTERVAL: Final = 0.2
-_MEASURE_INTERVAL: Final = 0.25
-CACHED: Final = "cached"
-"""The key of the number of rows with a cached result, in summaries."""
 _END_TIMEOUT: Final = 5.0
 """Seconds that `retry` and `resume` wait for the calls of an interrupted run to end."""
 
@@ -57,8 +50,7 @@ class MapResult(TableView):
         source: The origin of the results: the server and the tool.
 
     Args:
-        request: The map.
-        rows: Its rows.
+        request: The map, whose rows are bound.
 
     Raises:
         ArgumentError: Rows do not fit the tool, and `on_error` is `"raise"`.
@@ -66,20 +58,20 @@ class MapResult(TableView):
 
     is_untrusted: bool = True
 
-    def __init__(self, request: MapRequest, rows: BoundRows) -> None:
+    def __init__(self, request: MapRequest) -> None:
+        if request.settings.stops_at_error:
+            request.refuse_invalid_rows()
         self._request = request
         self._host = request.host
-        entry = request.target.entry
-        self.is_untrusted = self._host.guard.policy.is_open_world(entry, request.target.session.rights)
-        self.source = f"{entry.server}.{entry.name}"
-        self._jobs, problems, count = rows
-        if problems and request.settings.stops_at_error:
-            raise invalid_rows_error(request, problems, count)
-        self._outcomes = [NOT_CALLED] * count
-        for row, _, error in problems:
+        self._jobs = request.jobs
+        target = request.target
+        self.is_untrusted = self._host.guard.policy.is_open_world(target.entry, target.session.rights)
+        self.source = f"{target.entry.server}.{target.entry.name}"
+        self._outcomes = [NOT_CALLED] * request.total
+        for row, _, error in request.problems:
             self._outcomes[row] = RowOutcome("failed", error=error)
         self._run: MapRun | None = None
-        self._shown: RunningMap | None = None
+        self._running: RunningMap | None = None
         self._lock = threading.Lock()
         self._is_idle = threading.Event()
         self._is_idle.set()
@@ -222,16 +214,35 @@ class MapResult(TableView):
 
     def cancel(self) -> None:
         """Stop the run, if there is one, and abandon the calls in progress."""
-        if self._shown is not None:
-            self._shown.cancel()
+        if self._running is not None:
+            self._running.cancel()
 
     def wait(self) -> MapResult:
         """Call all rows and wait. The results so far are kept after an interrupt."""
-        return self._run_here(self._jobs)
+        return self._wait(self._jobs)
+
+    def _again(self, state: RowState, executor: object) -> MapResult:
+        self._is_idle.wait(_END_TIMEOUT)
+        if executor is not _SAME:
+            use_executor(self._request, executor)
+        return self._wait([job for job in self._jobs if self._outcomes[job.rows[0]].state == state])
+
+    def _wait(self, jobs: Sequence[Job]) -> MapResult:
+        self._begin()
+        waiter = Waiter()
+        try:
+            self._host.loop.run(self._call(jobs, partial(waiter.put, self._show)), waiter)
+        except KeyboardInterrupt as error:
+            self._is_idle.wait(_CANCEL_TIMEOUT)
+            self._render_interrupt(error)
+            raise
+        finally:
+            self._show_end()
+        return self._finished()
 
     async def arun(self) -> MapResult:
         """Call all rows and await the end. The results so far are kept after a cancellation."""
-        self._begin_run()
+        self._begin()
         here, context = asyncio.get_running_loop(), contextvars.copy_context()
         failed: list[Exception] = []
 
@@ -256,26 +267,7 @@ class MapResult(TableView):
             self._show_end()
         return self._finished()
 
-    def _again(self, state: RowState, executor: object) -> MapResult:
-        self._is_idle.wait(_END_TIMEOUT)
-        if executor is not _SAME:
-            use_executor(self._request, executor)
-        return self._run_here([job for job in self._jobs if self._outcomes[job.rows[0]].state == state])
-
-    def _run_here(self, jobs: Sequence[Job]) -> MapResult:
-        self._begin_run()
-        waiter = Waiter()
-        try:
-            self._host.loop.run(self._call(jobs, partial(waiter.put, self._show)), waiter)
-        except KeyboardInterrupt as error:
-            self._is_idle.wait(_CANCEL_TIMEOUT)
-            self._render_interrupt(error)
-            raise
-        finally:
-            self._show_end()
-        return self._finished()
-
-    def _begin_run(self) -> None:
+    def _begin(self) -> None:
         """Mark the map as running.
 
         Raises:
@@ -286,47 +278,33 @@ class MapResult(TableView):
                 raise McpError(f"{self._request.name}.map is still running", hint="wait for it, or %mcp cancel")
             self._is_idle.clear()
 
-    def _finished(self) -> MapResult:
-        """Return this result, or raise the first failure if `on_error` is `"raise"`."""
-        run = self._run
-        if run is not None and run.settings.stops_at_error and run.failure is not None:
-            raise run.failure
-        return self
-
     async def _call(self, jobs: Sequence[Job], show: Callable[[], None]) -> None:
-        """Ask for consent, then make the calls. Runs on the loop."""
+        """Ask for consent, then make the calls, and show the progress from time to time. Runs on the loop."""
         try:
-            if jobs:
-                await self._call_all(jobs, show)
+            if not jobs:
+                return
+            if self._run is not None:
+                self._request.number = self._host.calls.next_number()
+            running = RunningMap(self._request, len(self), self._counts, self._end)
+            cached = await running.find_cached(jobs)
+            left = [job for job in jobs if job.arguments not in cached]
+            await running.ask(left or jobs, len(left))
+            for job in jobs:
+                self._end(job, NOT_CALLED)
+            run = self._run = running.feed(jobs, cached, is_last=True)
+            self._running = running
+            showing = asyncio.ensure_future(_every(REDRAW_INTERVAL, show))
+            try:
+                await run.run()
+            finally:
+                showing.cancel()
+                running.finish()
+                self._seconds += time.monotonic() - running.started
+                self._calls += run.calls
+                self._retried += run.retried
+                self._stopped = run.stopped
         finally:
             self._is_idle.set()
-
-    async def _call_all(self, jobs: Sequence[Job], show: Callable[[], None]) -> None:
-        request = self._request
-        if self._run is not None:
-            request.number = self._host.calls.next_number()
-        await request.target.session.awake()
-        questions: list[str] = []
-        cached = await request.cached_results(jobs)
-        first, left = jobs[0].arguments, [job for job in jobs if job.arguments not in cached]
-        options = await request.request_consent(left or jobs, len(left), questions.append)
-        for job in jobs:
-            self._end(job, NOT_CALLED)
-        for job, outcome in request.cached_outcomes(options, jobs, cached):
-            self._end(job, outcome)
-        self._run = run = request.run(options, self._end)
-        self._shown = shown = RunningMap(request, options, run, len(self), self._counts, first, questions)
-        run.feed(left, is_last=True)
-        showing = asyncio.ensure_future(_every(REDRAW_INTERVAL, show))
-        try:
-            await run.run()
-        finally:
-            showing.cancel()
-            shown.finish()
-            self._seconds += time.monotonic() - shown.started
-            self._calls += run.calls
-            self._retried += run.retried
-            self._stopped = run.stopped
 
     def _end(self, job: Job, outcome: RowOutcome) -> None:
         self._counts[self._outcomes[job.rows[0]].state] -= len(job.rows)
@@ -335,15 +313,20 @@ class MapResult(TableView):
         for row in job.rows:
             self._outcomes[row] = outcome
 
-    # -- progress -----------------------------------------------------------------------------------------------------
+    def _finished(self) -> MapResult:
+        """Return this result, or raise the first failure if `on_error` is `"raise"`."""
+        run = self._run
+        if run is not None and run.settings.stops_at_error and run.failure is not None:
+            raise run.failure
+        return self
 
     def _show(self) -> None:
-        if self._shown is not None:
-            self._shown.show()
+        if self._running is not None:
+            self._running.show()
 
     def _show_end(self) -> None:
-        if self._shown is not None:
-            self._shown.show_end()
+        if self._running is not None:
+            self._running.show_end()
 
     def _render_interrupt(self, error: BaseException) -> None:
         unknown = self._counts["unknown"]
@@ -354,157 +337,6 @@ class MapResult(TableView):
         maps = [*self._request.target.maps]
         name = f"mcp.maps[{next((at for at in range(-1, -len(maps) - 1, -1) if maps[at] is self), -1)}]"
         render_briefly(error, message, f"{name} has their results; {name}.resume() continues")
-
-
-class RunningMap:
-    """A map in progress, for the cell, the panel and `%mcp cancel`.
-
-    Args:
-        request: The map.
-        options: The options of its calls.
-        run: The calls.
-        total: Number of rows; None if unknown.
-        counts: The numbers of rows by state, and of cached results (`CACHED`); the caller keeps them up to date.
-        arguments: The arguments of the first call.
-        questions: The questions about the map to the user, with the answers.
-    """
-
-    def __init__(
-        self,
-        request: MapRequest,
-        options: CallOptions,
-        run: MapRun,
-        total: int | None,
-        counts: Mapping[str, int],
-        arguments: bytes,
-        questions: Iterable[str],
-    ) -> None:
-        self.number = request.number
-        self.session = request.target.session
-        self.tool = request.target.entry.name
-        self.arguments = arguments
-        self.questions = tuple(questions)
-        self.options = options
-        self.started = time.monotonic()
-        self.cell = request.cell
-        self.task = None
-        self._request = request
-        self._run = run
-        self._total = total
-        self._counts = counts
-        self._progress = self._measure()
-        self._measured = self.started
-        request.host.calls.running[self.number] = self
-
-    @property
-    def progress(self) -> Progress:
-        """The number of finished rows, with failures, cached results, calls per second and the time left as text."""
-        now = time.monotonic()
-        if now - self._measured >= _MEASURE_INTERVAL:
-            self._measured, self._progress = now, self._measure()
-        return self._progress
-
-    def _measure(self) -> Progress:
-        done, run = sum(self._counts[state] for state in ROW_STATES if state != "not called"), self._run
-        seconds = time.monotonic() - self.started
-        speed = run.calls / seconds if seconds else 0.0
-        failed, cached = self._counts["failed"] + self._counts["unknown"], self._counts[CACHED]
-        words = [f"{failed:,} failed"] if failed else []
-        words += [f"{cached:,} cached"] if cached else []
-        words.append(f"{speed:,.3g} calls/s")
-        if run.held_for:
-            words.append(f"the server asked to wait {run.held_for:,.0f} s")
-        elif run.is_without_workers:
-            words.append("the cluster has no workers")
-        elif self._total is not None and speed and done < self._total:
-            words.append(f"{run.left / speed:,.0f} s left")
-        return Progress(self.number, done, self._total, " · ".join(words))
-
-    def show(self) -> None:
-        """Show the progress: call `on_progress`, and draw the bar."""
-        function, host = self._request.on_progress, self._request.host
-        if inspect.iscoroutinefunction(function):
-            asyncio.run_coroutine_threadsafe(function(self.progress), host.handler_loop.loop)
-        elif function is not None:
-            function(self.progress)
-        if host.calls.presenter is not None:
-            host.calls.presenter.progress(self)
-
-    def show_end(self) -> None:
-        """Replace the bar, if there is one, by a line."""
-        self._measured = float("-inf")
-        presenter = self._request.host.calls.presenter
-        if presenter is not None:
-            presenter.finished(self)
-
-    def finish(self) -> None:
-        """Write the cache and add the map to the history. Runs on the loop after the last call."""
-        request, run = self._request, self._run
-        self._measured = float("-inf")
-        if request.host.calls.running.pop(self.number, None) is None:
-            return
-        if request.cache is not None:
-            request.cache.flush()
-        counts = {state: self._counts[state] for state in (*ROW_STATES, CACHED) if self._counts[state]}
-        summary = {**counts, "calls": run.calls, "retried": run.retried}
-        request.record(
-            self.options,
-            self.arguments,
-            began=self.started,
-            calls=run.calls,
-            questions=self.questions,
-            error=self._error(counts),
-            sent=run.sent,
-            received=run.received,
-            result=types.encode({"content": [], "structuredContent": summary}),
-        )
-
-    def _error(self, counts: Mapping[str, int]) -> McpError | None:
-        """The error of the map as a whole; None if all rows succeeded."""
-        stopped = self._run.stopped
-        if not stopped and not any(counts.get(state) for state in ROW_STATES if state != "succeeded"):
-            return None
-        message = ", ".join(f"{number:,} {state}" for state, number in counts.items())
-        return stop_error(stopped)(message + (f"; stopped {stopped}" if stopped else ""))
-
-    def cancel(self) -> bool:
-        """Stop the map, and abandon the calls in progress. Results so far are kept."""
-        if self._run.stopped:
-            return False
-        self._request.host.loop.call(self._run.cancel)
-        return True
-
-    def end_if_late(self) -> None:
-        """Do nothing, because each call has its own timeout."""
-
-    def __repr__(self) -> str:
-        return one_line(f"<map {self.number} of {self.session.name}.{self.tool}, running>")
-
-
-def use_executor(request: MapRequest, executor: object) -> None:
-    """Have the workers of a Dask client make the calls of a map; None for this process.
-
-    Raises:
-        ArgumentError: The object is not a Dask client.
-        McpError: The tool cannot be sent to other processes.
-    """
-    request.executor, request.cluster_run = executor, None
-    if executor is not None:
-        from ipymcp.api.map_cluster import cluster_run
-
-        request.cluster_run = cluster_run(request, executor)
-
-
-def stop_error(reason: str) -> type[CallError]:
-    """The class of the error of a map that was stopped for a reason."""
-    return {CANCELLED: CallCancelled, INTERRUPTED: CallInterrupted}.get(reason, CallError)
-
-
-def not_called_error(request: MapRequest, stopped: str) -> McpError:
-    """The error of a row that was not called because its map was stopped."""
-    entry = request.target.entry
-    message = "was not called" + (f": the map was stopped {stopped}" if stopped else "")
-    return McpError(message, server=entry.server, tool=entry.name)
 
 
 async def _every(seconds: float, function: Callable[[], None]) -> None:

@@ -214,7 +214,14 @@ class MapRun:
         try:
             await asyncio.gather(*workers)
         except asyncio.CancelledError:
-            self.stop(SERVER_STOPPED if self._is_server_stopped() else INTERRUPTED)  # a closing host does both
+            reason = INTERRUPTED
+            try:
+                self._session.require()
+            except ServerStopped:  # a closing host stops its servers and cancels this
+                reason = SERVER_STOPPED
+            except McpError:
+                pass
+            self.stop(reason)
             raise
         finally:
             for worker in workers:
@@ -223,47 +230,33 @@ class MapRun:
             if self._waiting:
                 self.stop("by an error")
 
-    def _is_server_stopped(self) -> bool:
-        try:
-            self._session.require()
-        except ServerStopped:
-            return True
-        except McpError:
-            pass
-        return False
-
     async def _work(self) -> None:
-        while (job := await self._next()) is not None:
-            self._stop_after_failures(await self._call(job))
-            await self._wait_for_burst()
+        """Make one call after the other.
 
-    async def _wait_for_burst(self) -> None:
-        """Wait for a short time, until several workers can send their calls together.
-
-        If client and server alternate for every single call, each call costs a switch of the process: on a busy
-        machine, bursts of several calls give many times the throughput.
+        After a call, a worker waits for a short time, until several can send their calls together. If client and server
+        alternate for every single call, each call costs a switch of the process: on a busy machine, bursts of several
+        calls give many times the throughput.
         """
-        if len(self._running) <= self.settings.concurrency // 4:
-            self._begin_burst()
-            return
-        if self._burst is None:
-            self._burst = asyncio.Event()
-            self._burst_timer = asyncio.get_running_loop().call_later(_BURST_TIMEOUT, self._begin_burst)
-        await self._burst.wait()
+        while True:
+            while not self._waiting:
+                if self._is_closed:
+                    return
+                self._changed.clear()
+                await self._changed.wait()
+            self._stop_after_failures(await self._call(self._waiting.popleft()))
+            if len(self._running) <= self.settings.concurrency // 4:
+                self._begin_burst()
+                continue
+            if self._burst is None:
+                self._burst = asyncio.Event()
+                self._burst_timer = asyncio.get_running_loop().call_later(_BURST_TIMEOUT, self._begin_burst)
+            await self._burst.wait()
 
     def _begin_burst(self) -> None:
         if self._burst is not None and self._burst_timer is not None:
             self._burst.set()
             self._burst_timer.cancel()
             self._burst = self._burst_timer = None
-
-    async def _next(self) -> Job | None:
-        while not self._waiting:
-            if self._is_closed:
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        return self._waiting.popleft()
 
     async def _call(self, job: Job) -> RowOutcome:
         """Call, and retry while that is safe and may help. If the run ends before a retry, the last error remains."""
@@ -337,7 +330,13 @@ class MapRun:
         """
         async with self._entry:
             while True:
-                await self._wait_for_server()
+                if self._session.client is None:
+                    waits = [asyncio.ensure_future(wait) for wait in (self._session.settled(), self._halted.wait())]
+                    try:
+                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        for wait in waits:
+                            wait.cancel()
                 if self.stopped:
                     raise _Stopped
                 now = time.monotonic()
@@ -351,16 +350,6 @@ class MapRun:
             if self.settings.rate is not None:
                 is_late = now - self._next_start < _MAX_LATENESS
                 self._next_start = (self._next_start if is_late else now) + 1 / self.settings.rate
-
-    async def _wait_for_server(self) -> None:
-        if self._session.client is None:
-            settled = asyncio.ensure_future(self._session.settled())
-            halted = asyncio.ensure_future(self._halted.wait())
-            try:
-                await asyncio.wait((settled, halted), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                settled.cancel()
-                halted.cancel()
 
     async def _sleep(self, seconds: float) -> None:
         if seconds <= 0:
