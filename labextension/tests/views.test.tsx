@@ -1,4 +1,4 @@
-import type { UnloadedServer } from "../src/protocol";
+import type { Problem, UnloadedServer } from "../src/protocol";
 import { fireEvent, waitFor } from "@testing-library/preact";
 import { describe, expect, test } from "vitest";
 import { draw } from "../src/panel";
@@ -424,6 +424,62 @@ describe("resources and prompts", () => {
     type(see.getByRole("searchbox", { name: "Search resources" }), "files");
     await waitFor(() => expect(rows()).toEqual(["files1 resource", "notes of files"]));
     expect(root.textContent).toContain("1 of 2 resources");
+  });
+
+  test("a resource is subscribed to, and shown again when it changes", async () => {
+    const kernel = demo();
+    let text = "first";
+    kernel.answers["resources"] = () => ({
+      ...{ resources: ["a://b", "c://d"].map((uri) => ({ uri, name: uri })), templates: [], subscribable: true },
+    });
+    kernel.answers["read"] = () => ({ ...RESULT, text });
+    const { see, list, click } = await show(kernel);
+    list("Resources");
+    fireEvent.click(await see.findByRole("treeitem", { name: /a:/ }));
+    await see.findByText("first");
+    const say = (updates: number | null, problem: Problem | null = null): void =>
+      kernel.transport.say({ kind: "resource", server: "demo", uri: "a://b", updates, problem });
+    kernel.answers["subscribe"] = ({ on }) => (say(on ? 0 : null), null);
+    click("Subscribe");
+    await see.findByText("no change yet");
+    text = "second";
+    say(1);
+    await see.findByText("second");
+    see.getByText("changed 1 time");
+    expect(kernel.asked("read").at(-1)).toMatchObject({ server: "demo", uri: "a://b", again: true });
+    expect(see.getByRole("treeitem", { name: /a:/ }).textContent).toBe("a://bsubscribed");
+
+    fireEvent.click(see.getByRole("treeitem", { name: /c:/ }));
+    say(2);
+    await waitFor(() => expect(see.getByRole("treeitem", { name: /a:/ }).textContent).toBe("a://bchanged"));
+    fireEvent.click(see.getByRole("treeitem", { name: /a:/ }));
+    say(2, { message: "the file is gone" });
+    await see.findByText("the file is gone");
+    click("Unsubscribe");
+    await see.findByRole("button", { name: "Subscribe" });
+    expect(kernel.asked("subscribe")).toMatchObject([{ on: true }, { on: false }]);
+  });
+
+  test("a subscription goes on after the connection was lost, and ends with what it was for", async () => {
+    const kernel = demo();
+    kernel.answers["resources"] = () => ({
+      resources: [{ uri: "a://b", name: "b" }],
+      templates: [],
+      subscribable: true,
+    });
+    const { see, list } = await show(kernel);
+    list("Resources");
+    fireEvent.click(await see.findByRole("treeitem", { name: /b/ }));
+    const update = { kind: "resource", server: "demo", uri: "a://b", updates: 0 } as const;
+    kernel.answers["subscribe"] = () => (kernel.transport.say(update), null);
+    kernel.transport.say(update);
+    await see.findByRole("button", { name: "Unsubscribe" });
+    kernel.transport.become({ state: "closed", reason: "lost" });
+    kernel.transport.become({ state: "open" });
+    await waitFor(() => expect(kernel.asked("subscribe")).toMatchObject([{ uri: "a://b", on: true }]));
+    await see.findByRole("button", { name: "Unsubscribe" });
+    kernel.transport.say({ ...update, updates: null });
+    await see.findByRole("button", { name: "Subscribe" });
   });
 
   test("a prompt's arguments are a form", async () => {

@@ -585,7 +585,7 @@ def test_servers_are_offered_to_the_notebook_that_used_them_and_to_no_other(tmp_
 
 VERBS = {
     "view": {"logs", "tools", "tool", "icon", "history", "details"},
-    "run": {"call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "suggest"}
+    "run": {"call", "cancel", "validate", "code", "resources", "read", "subscribe", "prompts", "prompt", "suggest"}
     | {"answer", "refresh", "repeat", "repeat_code", "keep_result", "rows", "row", "file"},
     "full": {"start", "stop", "restart", "unload", "start_all", "stop_all", "enable", "disable", "trust", "login"}
     | {"load", "known", "memory", "protocol", "restart_all", "enable_tools", "disable_tools", "set_value", "used"}
