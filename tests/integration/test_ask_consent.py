@@ -193,7 +193,12 @@ def test_an_interrupt_while_a_card_waits_is_two_lines_and_cancels_the_card(kerne
 
 def test_an_interrupt_while_a_call_runs_cancels_its_card(kernel: Kernel) -> None:
     cell = begin(kernel, 'demo__slow({"seconds": 60})', "--allow *")
-    cell.wait_for(lambda outcome: bool(cards(outcome)))
+    # The card is open while the model writes the arguments, and closed once the call is made.
+    cell.wait_for(
+        lambda outcome: any(
+            card["text/html"].startswith("<details style") and "60" in card["text/html"] for card in cards(outcome)
+        )
+    )
     kernel.interrupt()
 
     outcome = cell.wait(20)

@@ -98,7 +98,7 @@ def test_where_no_one_can_be_asked_a_login_fails_at_once(kernel: Kernel, tmp_pat
         load(kernel, tmp_path, {"url": server.url}, can_ask=False).wait()
         reason = kernel.run("print(mcp.servers['docs'].error)").stdout
         assert reason.startswith(f"needs a login at {server.origin[7:]}, and no one can be asked")
-        assert f"needs a login at {server.origin[7:]}" in (kernel.run("%mcp").text or "")
+        assert f"Needs a login at {server.origin[7:]}" in (kernel.run("%mcp").text or "")
 
 
 def test_client_credentials_in_a_definition_need_no_user(kernel: Kernel, tmp_path: Path) -> None:
