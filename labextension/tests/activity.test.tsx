@@ -62,10 +62,10 @@ describe("activity", () => {
     tab("Activity");
     kernel.patch({ calls: { 5: { ...CALL, progress: null } } });
     const running = await see.findByRole("region", { name: "Running calls" });
-    expect(running.textContent?.match(/running/g)).toHaveLength(1);
+    expect(running.textContent?.match(/running/gi)).toHaveLength(1);
     kernel.patch({ calls: { 5: { ...CALL, waits: true } } });
-    await waitFor(() => expect(running.textContent).toMatch(/cell 3waiting for your answer1 min/));
-    expect(running.textContent).not.toContain("running");
+    await waitFor(() => expect(running.textContent).toMatch(/cell 3Waiting for your answer1 min/));
+    expect(running.textContent).not.toContain("Running");
   });
 
   test("a call from outside of a cell names who made it", async () => {
@@ -183,7 +183,7 @@ describe("activity", () => {
     const { see, tab } = await show(kernel);
     tab("Activity");
     fireEvent.click(await see.findByRole("option", { name: /t4/ }));
-    await waitFor(() => expect(see.getAllByText("not kept")).toHaveLength(2));
+    await waitFor(() => expect(see.getAllByText("Not kept")).toHaveLength(2));
     for (const name of ["Run again", "Copy as code", "Open result in a new cell"]) {
       expect(see.queryByRole("button", { name })).toBeNull();
     }
@@ -294,7 +294,7 @@ describe("the protocol", () => {
     const options = (): string[] => lines(root).map((each) => each.textContent ?? "");
     await waitFor(() => expect(options()).toHaveLength(2));
     expect(options()[1]).toMatch(/\u2192sent\u2190receivedtools\/call40 B \u00b7 0.3 s$/);
-    choose(see.getByRole("combobox", { name: "Kind" }), "response");
+    choose(see.getByRole("combobox", { name: "Kind" }), "Response");
     await waitFor(() => expect(options()).toHaveLength(1));
     choose(see.getByRole("combobox", { name: "Kind" }), "All messages");
     type(see.getByRole("searchbox", { name: "Search messages" }), "PROGRESS");

@@ -125,15 +125,17 @@ describe("servers", () => {
   test("view mode shows no buttons that act, run mode none that change servers", async () => {
     const acts = /^(Start|Stop|Restart|Disable|Enable|Unload|Load|Trust|Log in|Run|Insert|Measure)/;
     for (const mode of ["view", "run"] as const) {
-      const { see, tab, root, unmount } = await show(demo({ mode }));
+      const { see, tab, click, root, unmount } = await show(demo({ mode }));
       fireEvent.click(see.getByRole("button", { name: "demo" }));
       await waitFor(() => see.getByText("uvx mcp-server-demo"));
       expect(see.queryAllByRole("button", { name: acts })).toEqual([]);
       tab("Tools");
       fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
-      await waitFor(() => see.getByRole("button", { name: "Schema" }));
+      await waitFor(() => click("Actions of echo"));
+      expect((await see.findAllByRole("menuitem")).map((item) => item.textContent)).toEqual(["Show schema"]);
+      click("Actions of echo");
       await new Promise((resolve) => setTimeout(resolve, 20));
-      const runs = see.queryAllByRole("button", { name: /^(Run|Insert)/ }).length;
+      const runs = see.queryAllByRole("button", { name: /^(Run|Insert|Other ways to insert)/ }).length;
       expect(runs).toBe(mode === "run" ? 3 : 0);
       expect(root.querySelectorAll("form")).toHaveLength(mode === "run" ? 1 : 0);
       unmount();
@@ -305,14 +307,14 @@ describe("tools", () => {
   });
 
   test("the call goes into the notebook, as code and as a line", async () => {
-    const { see, tab, click, inserted, notice } = await show(demo());
+    const { see, tab, click, menu, inserted, notice } = await show(demo());
     tab("Tools");
     fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     await see.findByRole("button", { name: "Run" });
     click("Insert as code");
     await waitFor(() => expect(inserted).toHaveLength(1));
     await waitFor(() => expect(notice()).toBe("Inserted into the notebook."));
-    click("Insert as %mcp line");
+    await menu("Other ways to insert it", "Insert as %mcp line");
     await waitFor(() => expect(inserted).toEqual(['mcp.demo.echo("x")', "%mcp call demo.echo text=x"]));
   });
 

@@ -34,6 +34,8 @@ const AddView = late(async () => (await import("./add")).AddView);
 /** Open a view for a server: its tools, resources and prompts, its messages or its log. */
 export type Go = (view: "tools" | "activity" | "logs", target: Target) => void;
 
+const DEMO = { name: "demo", where: "" };
+
 const ACTION_ICONS: Partial<{ [A in ServerAction]: IconName }> = {
   start: "start",
   stop: "stop",
@@ -313,46 +315,29 @@ function KnownServers({ withDemo, known: { value, problem, loading, reload } }: 
   };
   const known = value ?? [];
   if (!withDemo && !known.length && !problem) return <></>;
+  const offersDemo = withDemo && ![...known, ...Object.values(servers)].some(({ name }) => name === DEMO.name);
   return (
     <section class="mcp-loadable" aria-label={trans.__("Servers that can be loaded")} aria-busy={loading}>
       {problem && <ProblemBox problem={problem} />}
       {withDemo && value && !known.length && <p class="mcp-muted">{trans.__("No other server is configured.")}</p>}
       <ul>
-        {known.map((server) => (
-          <li key={server.name} class="mcp-card-line">
-            <span class="mcp-card-name">
-              <Emblem server={server.name} />
-              <span class="mcp-ellipsis">{singleLine(server.name)}</span>
-            </span>
-            <span
-              class="mcp-muted mcp-ellipsis"
-              title={[server.where, server.source]
-                .filter(Boolean)
-                .map((each) => singleLine(each ?? ""))
-                .join("\n")}
-            >
-              {singleLine(server.source)}
-            </span>
-            <span class="mcp-row-action">
-              <Button label={trans.__("Load %1", singleLine(server.name))} onClick={() => void load(server.name)}>
-                {trans.__("Load")}
-              </Button>
-            </span>
-          </li>
-        ))}
-        {withDemo && !servers["demo"] && !known.some((server) => server.name === "demo") && (
-          <li class="mcp-card-line">
-            <span class="mcp-card-name">
-              <Emblem server="demo" />
-              <span class="mcp-ellipsis">{"demo"}</span>
-            </span>
-            <span class="mcp-muted mcp-ellipsis">{trans.__("included with ipymcp")}</span>
-            <span class="mcp-row-action">
-              <Button label={trans.__("Load %1", "demo")} onClick={() => void load("demo")}>
-                {trans.__("Load")}
-              </Button>
-            </span>
-          </li>
+        {[...known, ...(offersDemo ? [{ ...DEMO, source: trans.__("included with ipymcp") }] : [])].map(
+          ({ name, where, source }) => (
+            <li key={name} class="mcp-card-line">
+              <span class="mcp-card-name">
+                <Emblem server={name} />
+                <span class="mcp-ellipsis">{singleLine(name)}</span>
+              </span>
+              <span class="mcp-muted mcp-ellipsis" title={[where, source].filter(Boolean).map(singleLine).join("\n")}>
+                {singleLine(source)}
+              </span>
+              <span class="mcp-row-action">
+                <Button label={trans.__("Load %1", singleLine(name))} onClick={() => void load(name)}>
+                  {trans.__("Load")}
+                </Button>
+              </span>
+            </li>
+          ),
         )}
       </ul>
     </section>
