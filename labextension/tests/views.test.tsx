@@ -1,5 +1,5 @@
 import type { Problem, UnloadedServer } from "../src/protocol";
-import { fireEvent, waitFor } from "@testing-library/preact";
+import { fireEvent, waitFor, within } from "@testing-library/preact";
 import { describe, expect, test } from "vitest";
 import { draw } from "../src/panel";
 import { PanelModel } from "../src/panelmodel";
@@ -97,10 +97,24 @@ describe("servers", () => {
 
   test("all servers are started, stopped, restarted, and asked for their tools again", async () => {
     const kernel = demo();
-    const { click } = await show(kernel);
-    for (const name of ["Start", "Stop", "Restart"]) click(`${name} all servers`);
-    click("List the tools of all servers again");
+    const { menu } = await show(kernel);
+    const items = ["Start all servers", "Stop all servers", "Restart all servers", "List all tools again"];
+    for (const item of items) await menu("Actions of all servers", item);
     expect(kernel.intents.map((one) => one.do)).toEqual(["start_all", "stop_all", "restart_all", "refresh"]);
+  });
+
+  test("a dot on the tab says that one failed, else that one waits for the user", async () => {
+    const kernel = new FakeKernel(stateOf([server("a", { state: "error" }), server("b", { state: "needs_trust" })]));
+    const { see } = await show(kernel);
+    const dot = (): string | null | undefined =>
+      within(see.getByRole("tab", { name: /^Servers/ }))
+        .queryByRole("img")
+        ?.getAttribute("aria-label");
+    expect(dot()).toBe("A server failed");
+    kernel.patch({ servers: { a: server("a") } });
+    await waitFor(() => expect(dot()).toBe("A server needs your answer"));
+    kernel.patch({ servers: { b: server("b") } });
+    await waitFor(() => expect(dot()).toBeUndefined());
   });
 
   test("a failed one shows its error with the fix without being opened", async () => {

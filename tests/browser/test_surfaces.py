@@ -144,8 +144,11 @@ def test_voila_runs_tools_and_shows_apps_and_offers_nothing_that_only_the_author
     panel = voila.open(new_page, load, PANEL, "mcp.apps.map()")
     panel.expect_state("demo", "ready")
     expect(panel.status).to_contain_text("Servers cannot be changed here")
-    for name in ("Stop demo", "Restart demo", "Configured servers…", "Start all servers", "Stop all servers"):
+    for name in ("Stop demo", "Restart demo", "Configured servers…"):
         expect(panel.button(name)).to_have_count(0)
+    panel.press("Actions of all servers")
+    expect(panel.root.get_by_role("menuitem")).to_have_text(["List all tools again"])
+    panel.press("Actions of all servers")
     panel.press("Actions of demo")
     expect(panel.root.get_by_role("menuitem")).to_have_text(["5 tools", "3 resources", "1 prompt"])
     panel.press("Actions of demo")

@@ -87,6 +87,22 @@ function Toolbar({
   const may = useMode();
   const [full, mayRefresh] = [may("start_all"), may("refresh")];
   const can = (action: ServerAction): boolean => servers.some(({ state }) => stateView(state).actions.includes(action));
+  const forAll = (action: "start" | "stop" | "restart", label: string): MenuItem[] =>
+    full && can(action) ? [{ label, onChoose: () => void act(`${action}_all`, {}) }] : [];
+  const items = (): MenuItem[] => [
+    ...forAll("start", trans.__("Start all servers")),
+    ...forAll("stop", trans.__("Stop all servers")),
+    ...forAll("restart", trans.__("Restart all servers")),
+    ...(mayRefresh
+      ? [
+          {
+            label: trans.__("List all tools again"),
+            onChoose: () => void act("refresh", {}, trans.__("The tools were listed again.")),
+            isSeparate: true,
+          },
+        ]
+      : []),
+  ];
   return (
     <div class="mcp-toolbar" role="group" aria-label={trans.__("All servers")}>
       <AddButton />
@@ -96,34 +112,10 @@ function Toolbar({
         </button>
       )}
       <span class="mcp-spacer" />
-      {full && (
-        <>
-          <IconButton
-            icon="start"
-            label={trans.__("Start all servers")}
-            disabled={!can("start")}
-            onClick={() => void act("start_all", {})}
-          />
-          <IconButton
-            icon="stop"
-            label={trans.__("Stop all servers")}
-            disabled={!can("stop")}
-            onClick={() => void act("stop_all", {})}
-          />
-          <IconButton
-            icon="restart"
-            label={trans.__("Restart all servers")}
-            disabled={!can("restart")}
-            onClick={() => void act("restart_all", {})}
-          />
-        </>
-      )}
-      {mayRefresh && (
-        <IconButton
-          icon="refresh"
-          label={trans.__("List the tools of all servers again")}
-          onClick={() => void act("refresh", {}, trans.__("The tools were listed again."))}
-        />
+      {(full || mayRefresh) && (
+        <MenuButton items={items} label={trans.__("Actions of all servers")} kind="mcp-icon-button">
+          <Icon name="more" />
+        </MenuButton>
       )}
     </div>
   );
