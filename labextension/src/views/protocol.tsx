@@ -205,7 +205,7 @@ function Message({ row }: { row: MessageRow }): JSX.Element {
           .filter(Boolean)
           .join(" · ")}
       </div>
-      <Lines label={trans.__("Text of the message")} text={visible(text)} />
+      <Lines label={trans.__("Text of the %1", kind.toLowerCase())} text={visible(text)} />
     </section>
   );
 }
