@@ -91,19 +91,22 @@ class LogNumbers:
 
 
 class Reader(Protocol):
-    """Reads the new lines of a log, or the new messages of a server, for a view."""
+    """Reads for a view the new lines of a log, the new messages of a server, or the changes of a resource."""
 
     @property
     def has_news(self) -> bool:
         """Whether there is anything new to read."""
         ...
 
-    def read(self) -> LogBatch | MessageBatch | None:
-        """Return the new lines or messages; None if there are none."""
+    def read(self) -> ToView | None:
+        """Return what is new; None if there is nothing."""
         ...
 
+    def close(self) -> None:
+        """Release what the reader holds; called when the view no longer follows."""
 
-class LogReader:
+
+class LogReader(Reader):
     """Reader that follows one server's log.
 
     Args:
@@ -152,7 +155,7 @@ class LogReader:
         return LogBatch(server=self._server, lines=shown[::-1], dropped=dropped)
 
 
-class MessageReader:
+class MessageReader(Reader):
     """Reader that follows the JSON-RPC messages of one server, also after the server is reloaded.
 
     Args:

@@ -129,7 +129,7 @@ class View:
         self._wake = asyncio.Event()
         self._finished_calls = panel.host.history.added
         self.readers: dict[tuple[str, str], Reader] = {}
-        """Readers of the logs and messages that the view follows, by command and server."""
+        """Readers of the logs, messages and resources that the view follows, by command and what is followed."""
         self.file: ResultFile | None = None
         """The file that the view is downloading."""
         self.trials: dict[int, RunningTrial] = {}
@@ -283,8 +283,14 @@ class View:
                 await self.channel.send_line(encode(batch))
 
     def drop_forbidden(self) -> None:
-        """Drop the readers of logs and messages that the view may no longer follow."""
-        self.readers = {key: reader for key, reader in self.readers.items() if self.permissions.may(key[0])}
+        """Drop the readers of what the view may no longer follow."""
+        permissions = self.permissions
+        self.close_readers(lambda key: not permissions.may(key[0]))
+
+    def close_readers(self, is_closed: Callable[[tuple[str, str]], bool]) -> None:
+        """Close the readers whose keys meet a condition."""
+        for key in [*filter(is_closed, self.readers)]:
+            self.readers.pop(key).close()
 
     def release(self) -> None:
         """Release everything that belongs to the detached view."""
@@ -295,7 +301,7 @@ class View:
         self._waiting.clear()
         self._bytes = 0
         self.is_greeted = False
-        self.readers.clear()
+        self.close_readers(lambda _: True)
         self.file = None
 
 

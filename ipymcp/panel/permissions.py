@@ -20,8 +20,8 @@ R = TypeVar("R", bound="StateRow | dict[str, Any]")
 VIEW_VERBS: Final = frozenset({"logs", "tools", "tool", "icon", "history", "details"})
 RUN_VERBS: Final = frozenset(
     {
-        *("call", "cancel", "validate", "code", "resources", "read", "prompts", "prompt", "suggest", "answer"),
-        *("refresh", "rows", "row", "file", "repeat", "repeat_code", "keep_result", "cells"),
+        *("call", "cancel", "validate", "code", "resources", "read", "subscribe", "prompts", "prompt", "suggest"),
+        *("answer", "refresh", "rows", "row", "file", "repeat", "repeat_code", "keep_result", "cells"),
         *("app_open", "app_call", "app_request", "app_leave", "app_close"),
     },
 )

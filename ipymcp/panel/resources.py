@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta
 
 from ipymcp.api.resources import Resource, expand, prompt, template_schema
-from ipymcp.errors import McpError, UnknownName
+from ipymcp.errors import CallError, McpError, UnknownName
 from ipymcp.names import nearest
-from ipymcp.panel.messages import JsonObject, Malformed, ServerFields, Text, ToView, shown_text, sound
+from ipymcp.panel.logs import Reader
+from ipymcp.panel.messages import JsonObject, Malformed, Problem, ServerFields, Text, ToView, shown_text, sound
 from ipymcp.panel.panel import Panel, View, command
 from ipymcp.panel.results import Preview, keep_result, preview, prompt_preview
 from ipymcp.panel.servers import ready_session
+from ipymcp.runtime.resources import announces_changes
 from ipymcp.text import quoted, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ipymcp.api.resources import Subscription
     from ipymcp.protocol.types import TemplateDefinition
+    from ipymcp.runtime.host import Host
     from ipymcp.runtime.session import ServerSession
 
 
@@ -27,6 +33,16 @@ class ReadFields(ServerFields):
     uri: Text | None = None
     template: Text | None = None
     arguments: JsonObject = {}
+    again: bool = False
+    """Whether a change of a subscribed resource is read: it does not take a place in `mcp.results`."""
+
+
+class SubscribeFields(ServerFields):
+    """A command to start or end the subscription to a resource."""
+
+    uri: Text
+    on: bool
+    """Whether to start."""
 
 
 class PromptFields(ServerFields):
@@ -84,12 +100,64 @@ class ResourceRows(ToView):
 
     resources: list[ResourceRow]
     templates: list[TemplateRow]
+    subscribable: bool = False
+    """Whether the server announces changes of its resources."""
 
 
 class PromptRow(OfferRow):
     """A prompt."""
 
     arguments: list[StringParameter]
+
+
+class ResourceUpdate(ToView, tag_field="kind", tag="resource"):
+    """The subscription of the view to a resource has begun or ended, or the resource has changed."""
+
+    server: str
+    uri: str
+    updates: int | None
+    """The number of changes so far; None after the end, also if the server was unloaded."""
+    problem: Problem | None = None
+    """The error of reading the new content, which `read` returns otherwise."""
+
+
+class ResourceReader(Reader):
+    """Reader of the changes of a subscribed resource.
+
+    Args:
+        host: The host, which may unload the server.
+        subscription: The subscription.
+        problem: Describes an error to the view.
+    """
+
+    def __init__(self, host: Host, subscription: Subscription, problem: Callable[[Exception], Problem]) -> None:
+        self.subscription = subscription
+        self._host = host
+        self._problem = problem
+        self._sent: object = ()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the view does not know the state of the subscription."""
+        return self._state() != self._sent
+
+    def _state(self) -> tuple[int, McpError | None] | None:
+        """The number of changes and the current error; None if the server was unloaded."""
+        subscription = self.subscription
+        return (subscription.updated, subscription.error) if subscription.server in self._host.sessions else None
+
+    def read(self) -> ResourceUpdate | None:
+        """Return one update for all changes since the last one; None if there were none."""
+        if not self.has_news:
+            return None
+        self._sent = state = self._state()
+        updates, error = state or (None, None)
+        of = {"server": self.subscription.server, "uri": self.subscription.uri}
+        return ResourceUpdate(**of, updates=updates, problem=error and self._problem(error))
+
+    def close(self) -> None:
+        """End the subscription."""
+        self.subscription.close()
 
 
 @command("resources")
@@ -104,7 +172,8 @@ async def _resources(panel: Panel, view: View, message: ServerFields) -> Resourc
         TemplateRow(**_names(one), template=one.uriTemplate, parameters=_parameters(session.name, one))
         for one in catalog.templates.values()
     ]
-    return ResourceRows(resources=resources, templates=templates)
+    subscribable = session.client is not None and announces_changes(session.client)
+    return ResourceRows(resources=resources, templates=templates, subscribable=subscribable)
 
 
 def _names(definition: Any) -> dict[str, Any]:
@@ -129,8 +198,35 @@ async def _read(panel: Panel, view: View, message: ReadFields) -> Preview:
         uri = await _expand_template(session, message.template, sound(message.arguments))
     if uri is None:
         raise Malformed("'read' needs 'uri' or 'template'")
+    reader = view.readers.get(_reader_key(session.name, uri))
+    if message.again and isinstance(reader, ResourceReader):
+        return await asyncio.to_thread(preview, reader.subscription.value, None)
     result = await Resource(panel.host, session.name, uri).read.aio()
     return await keep_result(panel, view, panel.host.calls.next_number(), result, preview)
+
+
+@command("subscribe")
+async def _subscribe(panel: Panel, view: View, message: SubscribeFields) -> None:
+    if not message.on:
+        view.close_readers(lambda key: key == _reader_key(message.server, message.uri))
+        view.send(ResourceUpdate(server=message.server, uri=message.uri, updates=None))
+        return
+    session = await ready_session(panel, view, message)
+    key = _reader_key(session.name, message.uri)
+    if sum(verb == "subscribe" for verb, _ in view.readers) >= _MAX_SUBSCRIPTIONS:
+        raise CallError(f"this panel is subscribed to {_MAX_SUBSCRIPTIONS} resources", hint="unsubscribe from some")
+    subscription = await Resource(panel.host, session.name, message.uri).subscribe.aio()
+    view.close_readers(lambda other: other == key)
+    view.readers[key] = ResourceReader(panel.host, subscription, view.problem)
+    view.wake_if_changed()
+
+
+_MAX_SUBSCRIPTIONS = 100
+"""Maximum subscriptions of one view."""
+
+
+def _reader_key(server: str, uri: str) -> tuple[str, str]:
+    return "subscribe", f"{server}\n{uri}"
 
 
 async def _expand_template(session: ServerSession, written: str, arguments: dict[str, Any]) -> str:

@@ -53,6 +53,8 @@ _MAX_SMALL_LINES = 40
 """Lines of JSON that a cell shows as text, where a front end's tree would be closed."""
 _MANY_ROWS = 3
 """Rows of a list that may be more than an attribute of the object that holds it."""
+_ROW_COUNTS = frozenset({"count", "total", "rowcount", "totalcount"})
+"""Names of members that may repeat the number of rows, in lower case without underscores."""
 _MIN_MEMBER = 1_000
 """Characters of a member that are shown even if the preceding members are long."""
 _MAX_MEMBERS = 100
@@ -280,9 +282,19 @@ def _more_rows(listed: _Records) -> str:
 
 
 def other_members(result: DataResult) -> str:
-    """A line with the members beside the table as which a result is shown, on each level above it."""
+    """A line with the members beside the table as which a result is shown, on each level above it.
+
+    A member that only repeats the number of rows is left out.
+    """
     table = shown_table(result)
-    beside = _members_beside(result.data, table.path) if table is not None else ()
+    if table is None:
+        return ""
+    rows = len(table.records)
+    beside = (
+        (name, value)
+        for name, value in _members_beside(result.data, table.path)
+        if value != rows or name.rpartition(".")[2].replace("_", "").casefold() not in _ROW_COUNTS
+    )
     shown = (f"{name}: {cut(cell_text(cell(value)), _MAX_VALUE)}" for name, value in itertools.islice(beside, _COLUMNS))
     return visible(" · ".join(shown))
 

@@ -500,9 +500,14 @@ def _notify(subscription: _SubscribedResource, update: Raw | McpError) -> None:
         listener(update, True)
 
 
-def _check_offered(client: Client) -> None:
+def announces_changes(client: Client) -> bool:
+    """Whether a server declares that its resources can be subscribed to."""
     declared = client.capabilities.get("resources")
-    if not (is_object(declared) and declared.get("subscribe")):
+    return is_object(declared) and bool(declared.get("subscribe"))
+
+
+def _check_offered(client: Client) -> None:
+    if not announces_changes(client):
         raise CallError("does not announce changes of its resources", hint="read the resource again instead")
 
 

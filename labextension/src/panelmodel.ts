@@ -18,7 +18,7 @@ import type {
 import { VERSION } from "./protocol";
 import { MAX_ROWS, RowBuffer } from "./rowbuffer";
 import type { StreamName, Streams } from "./rowbuffer";
-import { INITIAL_STATE, KernelError, Store, withView, withNotice, withPatch, withResult } from "./store";
+import { INITIAL_STATE, KernelError, Store, withView, withNotice, withPatch, withResult, withUpdate } from "./store";
 import type { PanelState, Target, ViewName } from "./store";
 import { trans } from "./translation";
 import type { ConnectionState, Transport, Unsubscribe } from "./transport";
@@ -195,6 +195,8 @@ export class PanelModel {
         return this.#receiveRows(this.#subscriptions.get(`logs ${message.server}`), message);
       case "protocol":
         return this.#receiveRows(this.#subscriptions.get(`protocol ${message.server}`), message);
+      case "resource":
+        return this.store.set(withUpdate(this.store.get(), message));
       case "history":
         return this.store.set({ finishedCalls: message.over });
       case "cells":
@@ -205,13 +207,16 @@ export class PanelModel {
   }
 
   #receiveHello(hello: NonNullable<PanelState["hello"]>): void {
-    const { hello: before, helloCount } = this.store.get();
-    this.store.set({ hello, helloCount: helloCount + 1 });
+    const { hello: before, helloCount, subscribed } = this.store.get();
+    this.store.set({ hello, helloCount: helloCount + 1, subscribed: {} });
     if (before && before.kernel !== hello.kernel) {
       this.store.set({ results: {} });
       for (const { buffer } of this.#subscriptions.values()) buffer.clear();
     }
     for (const each of this.#subscriptions.values()) if (each.watchers) this.#requestRows(each, true);
+    for (const { server, uri } of Object.values(subscribed)) {
+      this.request("subscribe", { server, uri, on: true }).catch(() => undefined);
+    }
   }
 
   #applySnapshot(seq: number, state: StateRows): void {

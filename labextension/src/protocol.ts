@@ -10,7 +10,7 @@ export type Intent = { [V in Verb]: { kind: "intent"; id: number; do: V } & Verb
 
 export const VIEW_VERBS: ReadonlySet<Verb> = new Set<Verb>(["details", "history", "icon", "logs", "tool", "tools"]);
 
-export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "app_call", "app_close", "app_leave", "app_open", "app_request", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "suggest", "validate"]);
+export const RUN_VERBS: ReadonlySet<Verb> = new Set<Verb>(["answer", "app_call", "app_close", "app_leave", "app_open", "app_request", "call", "cancel", "cells", "code", "file", "keep_result", "prompt", "prompts", "read", "refresh", "repeat", "repeat_code", "resources", "row", "rows", "subscribe", "suggest", "validate"]);
 
 export const HIDDEN_FROM_VISITORS: ReadonlySet<Verb> = new Set<Verb>(["cells", "code", "keep_result", "logs", "repeat_code"]);
 
@@ -68,6 +68,7 @@ export interface Verbs {
   start_all: [object, null];
   stop: [ServerFields, null];
   stop_all: [object, null];
+  subscribe: [SubscribeFields, null];
   suggest: [SuggestFields, string[]];
   tool: [ToolFields, ToolRow];
   tools: [AnyServerFields, ToolRow[]];
@@ -89,7 +90,7 @@ export type Page = FormPage | LinkPage | WaitPage | ApprovalPage | TrustPage;
 
 export type ToKernel = ViewHello | Bye | Acknowledgement | Intent;
 
-export type FromKernel = KernelHello | SuccessReply | FailureReply | HistoryUpdate | Mark | CellRequest | Snapshot | Patch | LogBatch | MessageBatch | FinishedCall | FailedCall;
+export type FromKernel = KernelHello | SuccessReply | FailureReply | HistoryUpdate | Mark | CellRequest | Snapshot | Patch | LogBatch | MessageBatch | FinishedCall | FailedCall | ResourceUpdate;
 
 /** A reply to a question. */
 export interface AnswerFields extends PageReply {
@@ -393,12 +394,16 @@ export interface ReadFields extends ServerFields {
   uri?: string | null;
   template?: string | null;
   arguments?: JsonObject;
+  /** Whether a change of a subscribed resource is read: it does not take a place in `mcp.results`. */
+  again?: boolean;
 }
 
 /** The resources and templates of a server. */
 export interface ResourceRows {
   resources: ResourceRow[];
   templates: TemplateRow[];
+  /** Whether the server announces changes of its resources. */
+  subscribable?: boolean;
 }
 
 /** The reply to `restore`: what this notebook used before is back. */
@@ -454,6 +459,13 @@ export interface RegistryPage {
 export interface ValueFields extends ServerFields {
   name: string;
   value: string;
+}
+
+/** A command to start or end the subscription to a resource. */
+export interface SubscribeFields extends ServerFields {
+  uri: string;
+  /** Whether to start. */
+  on: boolean;
 }
 
 /** An argument of a prompt or a parameter of a template that is being typed. */
@@ -715,6 +727,17 @@ export interface FailedCall {
   call: number;
   ok: false;
   error: Problem;
+}
+
+/** The subscription of the view to a resource has begun or ended, or the resource has changed. */
+export interface ResourceUpdate {
+  kind: "resource";
+  server: string;
+  uri: string;
+  /** The number of changes so far; None after the end, also if the server was unloaded. */
+  updates: number | null;
+  /** The error of reading the new content, which `read` returns otherwise. */
+  problem?: Problem | null;
 }
 
 /** The user's reply to a page. The default is the reply of a withdrawn page. */

@@ -9,6 +9,7 @@ import type {
   Patch,
   Problem,
   QuestionRow,
+  ResourceUpdate,
   ServerRow,
   StateRows,
   UsedServers,
@@ -77,6 +78,8 @@ export interface PanelState extends StateRows {
   used: UsedServers | null;
   /** Results of this panel's calls, by call id. */
   results: { [call: string]: CallOutcome };
+  /** The resources that the panel is subscribed to, by server and URI. */
+  subscribed: { [key: string]: ResourceUpdate };
   /** Number of finished calls, as last reported by the kernel. */
   finishedCalls: number;
   /** Whether a reply is taking long enough to tell the user. */
@@ -98,6 +101,7 @@ export const INITIAL_STATE: PanelState = {
   adding: null,
   used: null,
   results: {},
+  subscribed: {},
   finishedCalls: 0,
   waiting: false,
   notice: null,
@@ -216,6 +220,14 @@ export function withAdding(state: PanelState, adding: Partial<Adding> = {}): Par
   const begin: Adding = { kind: "registry", definition: {}, name: "", keep: "me", replaces: null, ...adding };
   return { ...withView(state, "servers", {}), adding: begin };
 }
+
+/** Return the change that a message about a subscription makes. */
+export function withUpdate({ subscribed }: PanelState, update: ResourceUpdate): Partial<PanelState> {
+  const { [uriKey(update)]: _, ...others } = subscribed;
+  return { subscribed: update.updates === null ? others : { ...others, [uriKey(update)]: update } };
+}
+
+export const uriKey = ({ server, uri }: { server: string; uri: string }): string => `${server}\n${uri}`;
 
 export const toolKey = (tool: { server: string; name: string }): string => `${tool.server}\n${tool.name}`;
 

@@ -20,6 +20,24 @@ const chosen = (root: HTMLElement): string =>
   root.querySelector("[role=option][aria-selected=true]")?.textContent ?? "";
 
 /** A kernel with these finished calls, which it pages through as the real one does. */
+/** The files that the page saves from now on. */
+function savedFiles(): [name: string, Blob][] {
+  const saved: [string, Blob][] = [];
+  let blob = new Blob();
+  vi.spyOn(URL, "createObjectURL").mockImplementation((each) => ((blob = each as Blob), "blob:1"));
+  vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(function (this: HTMLAnchorElement) {
+    saved.push([this.download, blob]);
+  });
+  return saved;
+}
+
+/** The values of a file with a line of JSON for each. */
+const linesOf = async (file: Blob | undefined): Promise<unknown[]> =>
+  ((await file?.text()) ?? "")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line) as unknown);
+
 function kernelOf(rows: HistoryRow[], answers: Answers = {}, hello = {}): FakeKernel {
   return new FakeKernel(
     stateOf([server("demo"), server("fs")]),
@@ -62,10 +80,10 @@ describe("activity", () => {
     tab("Activity");
     kernel.patch({ calls: { 5: { ...CALL, progress: null } } });
     const running = await see.findByRole("region", { name: "Running calls" });
-    expect(running.textContent?.match(/running/g)).toHaveLength(1);
+    expect(running.textContent?.match(/running/gi)).toHaveLength(1);
     kernel.patch({ calls: { 5: { ...CALL, waits: true } } });
-    await waitFor(() => expect(running.textContent).toMatch(/cell 3waiting for your answer1 min/));
-    expect(running.textContent).not.toContain("running");
+    await waitFor(() => expect(running.textContent).toMatch(/cell 3Waiting for your answer1 min/));
+    expect(running.textContent).not.toContain("Running");
   });
 
   test("a call from outside of a cell names who made it", async () => {
@@ -178,12 +196,26 @@ describe("activity", () => {
     await waitFor(() => expect(root.querySelector("[role=tab][aria-selected=true]")?.textContent).toBe("Tools"));
   });
 
+  test("the list is saved as lines of JSON", async () => {
+    const { tab, click, root } = await show(kernelOf([row(1), row(2)]));
+    tab("Activity");
+    await waitFor(() => expect(lines(root)).toHaveLength(2));
+    const saved = savedFiles();
+    click("Save");
+    vi.restoreAllMocks();
+    expect(saved.map(([name]) => name)).toEqual(["activity.jsonl"]);
+    expect(await linesOf(saved[0]?.[1])).toMatchObject([
+      { id: 2, tool: "t2" },
+      { id: 1, tool: "t1" },
+    ]);
+  });
+
   test("what was not kept is said, and cannot be made again", async () => {
     const kernel = kernelOf([row(4)], { details: () => ({ arguments: null, result: null, repeatable: false }) });
     const { see, tab } = await show(kernel);
     tab("Activity");
     fireEvent.click(await see.findByRole("option", { name: /t4/ }));
-    await waitFor(() => expect(see.getAllByText("not kept")).toHaveLength(2));
+    await waitFor(() => expect(see.getAllByText("Not kept")).toHaveLength(2));
     for (const name of ["Run again", "Copy as code", "Open result in a new cell"]) {
       expect(see.queryByRole("button", { name })).toBeNull();
     }
@@ -294,7 +326,7 @@ describe("the protocol", () => {
     const options = (): string[] => lines(root).map((each) => each.textContent ?? "");
     await waitFor(() => expect(options()).toHaveLength(2));
     expect(options()[1]).toMatch(/\u2192sent\u2190receivedtools\/call40 B \u00b7 0.3 s$/);
-    choose(see.getByRole("combobox", { name: "Kind" }), "response");
+    choose(see.getByRole("combobox", { name: "Kind" }), "Response");
     await waitFor(() => expect(options()).toHaveLength(1));
     choose(see.getByRole("combobox", { name: "Kind" }), "All messages");
     type(see.getByRole("searchbox", { name: "Search messages" }), "PROGRESS");
@@ -309,19 +341,10 @@ describe("the protocol", () => {
     await waitFor(() => expect(options()).toHaveLength(3));
     click("Copy");
     expect(copied[0]?.split("\n")).toHaveLength(4);
-    const saved: [string, Blob][] = [];
-    let blob = new Blob();
-    vi.spyOn(URL, "createObjectURL").mockImplementation((each) => ((blob = each as Blob), "blob:1"));
-    vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(function (this: HTMLAnchorElement) {
-      saved.push([this.download, blob]);
-    });
+    const saved = savedFiles();
     click("Save");
     expect(saved.map(([name]) => name)).toEqual(["protocol-demo.jsonl"]);
-    const kept = (await saved[0]?.[1].text())
-      ?.trimEnd()
-      .split("\n")
-      .map((each) => (JSON.parse(each) as MessageRow).n);
-    expect(kept).toEqual([1, 2, 3, 5]);
+    expect(await linesOf(saved[0]?.[1])).toMatchObject([{ n: 1 }, { n: 2 }, { n: 3 }, { n: 5 }]);
     vi.restoreAllMocks();
     fireEvent.click(lines(root).at(-1) as Element);
     const texts = (await see.findAllByRole("region", { name: /^Text of the/ })).map((each) => each.textContent);

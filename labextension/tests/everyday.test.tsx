@@ -24,18 +24,19 @@ describe("a tool that is switched off and on", () => {
       enable_tools: flip(false),
       disable_tools: flip(true),
     });
-    const { see, tab, click } = await show(kernel);
+    const { see, tab, menu } = await show(kernel);
     tab("Tools");
     fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     for (let turn = 0; turn < 2; turn++) {
-      await waitFor(() => click("Disable"));
-      await waitFor(() => click("Enable"));
+      await menu("Actions of echo", "Disable");
+      await waitFor(() => expect(see.getAllByText("disabled").length).toBeGreaterThan(0));
+      await menu("Actions of echo", "Enable");
+      await waitFor(() => expect(see.queryByText("disabled")).toBeNull());
     }
-    await waitFor(() => see.getByRole("button", { name: "Disable" }));
     expect(kernel.intents.filter((each) => each.do === "enable_tools")).toHaveLength(2);
     expect(see.getByText("asks first")).toBeTruthy();
     state.decision = "allow";
-    fireEvent.click(see.getByRole("button", { name: "Disable" }));
+    await menu("Actions of echo", "Disable");
     await waitFor(() => expect(see.queryByText("asks first")).toBeNull());
   });
 

@@ -248,7 +248,7 @@ describe("a form", () => {
         ["press", "Add a key"],
       ],
       { x: {} },
-      [[["x"], "a key is empty"]],
+      [[["x"], "A key is empty."]],
     ],
     [
       "a key's value",
@@ -273,7 +273,7 @@ describe("a form", () => {
         ["type", "Key 2=A"],
       ],
       { x: { A: "1" } },
-      [[["x"], "the key A is there twice"]],
+      [[["x"], "The key A is there twice."]],
     ],
   ])("what was chosen, set or added is not left out because it is empty: %s", async (_, x, steps, kept, errors) => {
     const { see, sent, problems, click } = form(props({ x }));

@@ -105,7 +105,7 @@ describe("in the views", () => {
         call: () => ({ call: 1 }),
       },
     );
-    const { see, tab, root, click } = await show(kernel);
+    const { see, tab, root, click, menu } = await show(kernel);
     click(/^demo/);
     tab("Logs");
     await waitFor(() => expect(kernel.asked("logs")).toHaveLength(1));
@@ -117,7 +117,7 @@ describe("in the views", () => {
     });
     tab("Tools");
     fireEvent.click((await see.findAllByRole("treeitem"))[1] as Element);
-    fireEvent.click(await see.findByRole("button", { name: "Schema" }));
+    await menu(/^Actions of <img/, "Show schema");
     click("Run");
     await waitFor(() => expect(kernel.asked("call")).toHaveLength(1));
     await new Promise((resolve) => setTimeout(resolve));

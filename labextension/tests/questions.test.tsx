@@ -29,7 +29,7 @@ describe("questions", () => {
     const { see, click } = await show(kernel);
     const dialog = see.getByRole("alertdialog", { name: "The model wants to run demo.rm" });
     const lines = [...dialog.querySelectorAll(".mcp-call-request > .mcp-muted")].map(({ textContent }) => textContent);
-    expect(lines).toEqual(["rule: ask * (a model's call)", "the server's hints: destructive"]);
+    expect(lines).toEqual(["rule: ask * (a model's call)", "The server says: destructive"]);
     click("Deny");
     expect(see.queryByRole("button", { name: "Deny for longer" })).toBeNull();
     click("Allow for longer");

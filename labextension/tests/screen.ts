@@ -15,6 +15,8 @@ export interface Screen {
   unmount(): void;
   click(name: string | RegExp): void;
   tab(name: string): void;
+  /** Choose an item of a menu, once the menu's button is there. */
+  menu(name: string | RegExp, item: string): Promise<void>;
   /** Show the tools, resources or prompts. */
   list(kind: string): void;
   /** The names of the tools in the list, with the server in front. */
@@ -56,6 +58,10 @@ export async function show(kernel: FakeKernel, scope?: Scope): Promise<Screen> {
     },
     click: (name) => void fireEvent.click(see.getByRole("button", { name })),
     tab: (name) => void fireEvent.click(see.getByRole("tab", { name: new RegExp(`^${name}`) })),
+    menu: async (name, item) => {
+      fireEvent.click(await see.findByRole("button", { name }));
+      fireEvent.click(await see.findByRole("menuitem", { name: item }));
+    },
     list: (kind) => {
       screen.tab("Tools");
       const group = see.getAllByRole("group", { name: "What to list" }).find((each) => !each.closest("[hidden]"));

@@ -1,5 +1,5 @@
-import type { UnloadedServer } from "../src/protocol";
-import { fireEvent, waitFor } from "@testing-library/preact";
+import type { Problem, UnloadedServer } from "../src/protocol";
+import { fireEvent, waitFor, within } from "@testing-library/preact";
 import { describe, expect, test } from "vitest";
 import { draw } from "../src/panel";
 import { PanelModel } from "../src/panelmodel";
@@ -97,10 +97,24 @@ describe("servers", () => {
 
   test("all servers are started, stopped, restarted, and asked for their tools again", async () => {
     const kernel = demo();
-    const { click } = await show(kernel);
-    for (const name of ["Start", "Stop", "Restart"]) click(`${name} all servers`);
-    click("List the tools of all servers again");
+    const { menu } = await show(kernel);
+    const items = ["Start all servers", "Stop all servers", "Restart all servers", "List all tools again"];
+    for (const item of items) await menu("Actions of all servers", item);
     expect(kernel.intents.map((one) => one.do)).toEqual(["start_all", "stop_all", "restart_all", "refresh"]);
+  });
+
+  test("a dot on the tab says that one failed, else that one waits for the user", async () => {
+    const kernel = new FakeKernel(stateOf([server("a", { state: "error" }), server("b", { state: "needs_trust" })]));
+    const { see } = await show(kernel);
+    const dot = (): string | null | undefined =>
+      within(see.getByRole("tab", { name: /^Servers/ }))
+        .queryByRole("img")
+        ?.getAttribute("aria-label");
+    expect(dot()).toBe("A server failed");
+    kernel.patch({ servers: { a: server("a") } });
+    await waitFor(() => expect(dot()).toBe("A server needs your answer"));
+    kernel.patch({ servers: { b: server("b") } });
+    await waitFor(() => expect(dot()).toBeUndefined());
   });
 
   test("a failed one shows its error with the fix without being opened", async () => {
@@ -125,15 +139,17 @@ describe("servers", () => {
   test("view mode shows no buttons that act, run mode none that change servers", async () => {
     const acts = /^(Start|Stop|Restart|Disable|Enable|Unload|Load|Trust|Log in|Run|Insert|Measure)/;
     for (const mode of ["view", "run"] as const) {
-      const { see, tab, root, unmount } = await show(demo({ mode }));
+      const { see, tab, click, root, unmount } = await show(demo({ mode }));
       fireEvent.click(see.getByRole("button", { name: "demo" }));
       await waitFor(() => see.getByText("uvx mcp-server-demo"));
       expect(see.queryAllByRole("button", { name: acts })).toEqual([]);
       tab("Tools");
       fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
-      await waitFor(() => see.getByRole("button", { name: "Schema" }));
+      await waitFor(() => click("Actions of echo"));
+      expect((await see.findAllByRole("menuitem")).map((item) => item.textContent)).toEqual(["Show schema"]);
+      click("Actions of echo");
       await new Promise((resolve) => setTimeout(resolve, 20));
-      const runs = see.queryAllByRole("button", { name: /^(Run|Insert)/ }).length;
+      const runs = see.queryAllByRole("button", { name: /^(Run|Insert|Other ways to insert)/ }).length;
       expect(runs).toBe(mode === "run" ? 3 : 0);
       expect(root.querySelectorAll("form")).toHaveLength(mode === "run" ? 1 : 0);
       unmount();
@@ -305,14 +321,14 @@ describe("tools", () => {
   });
 
   test("the call goes into the notebook, as code and as a line", async () => {
-    const { see, tab, click, inserted, notice } = await show(demo());
+    const { see, tab, click, menu, inserted, notice } = await show(demo());
     tab("Tools");
     fireEvent.click(await see.findByRole("treeitem", { name: /echo/ }));
     await see.findByRole("button", { name: "Run" });
     click("Insert as code");
     await waitFor(() => expect(inserted).toHaveLength(1));
     await waitFor(() => expect(notice()).toBe("Inserted into the notebook."));
-    click("Insert as %mcp line");
+    await menu("Other ways to insert it", "Insert as %mcp line");
     await waitFor(() => expect(inserted).toEqual(['mcp.demo.echo("x")', "%mcp call demo.echo text=x"]));
   });
 
@@ -424,6 +440,62 @@ describe("resources and prompts", () => {
     type(see.getByRole("searchbox", { name: "Search resources" }), "files");
     await waitFor(() => expect(rows()).toEqual(["files1 resource", "notes of files"]));
     expect(root.textContent).toContain("1 of 2 resources");
+  });
+
+  test("a resource is subscribed to, and shown again when it changes", async () => {
+    const kernel = demo();
+    let text = "first";
+    kernel.answers["resources"] = () => ({
+      ...{ resources: ["a://b", "c://d"].map((uri) => ({ uri, name: uri })), templates: [], subscribable: true },
+    });
+    kernel.answers["read"] = () => ({ ...RESULT, text });
+    const { see, list, click } = await show(kernel);
+    list("Resources");
+    fireEvent.click(await see.findByRole("treeitem", { name: /a:/ }));
+    await see.findByText("first");
+    const say = (updates: number | null, problem: Problem | null = null): void =>
+      kernel.transport.say({ kind: "resource", server: "demo", uri: "a://b", updates, problem });
+    kernel.answers["subscribe"] = ({ on }) => (say(on ? 0 : null), null);
+    click("Subscribe");
+    await see.findByText("no change yet");
+    text = "second";
+    say(1);
+    await see.findByText("second");
+    see.getByText("changed 1 time");
+    expect(kernel.asked("read").at(-1)).toMatchObject({ server: "demo", uri: "a://b", again: true });
+    expect(see.getByRole("treeitem", { name: /a:/ }).textContent).toBe("a://bsubscribed");
+
+    fireEvent.click(see.getByRole("treeitem", { name: /c:/ }));
+    say(2);
+    await waitFor(() => expect(see.getByRole("treeitem", { name: /a:/ }).textContent).toBe("a://bchanged"));
+    fireEvent.click(see.getByRole("treeitem", { name: /a:/ }));
+    say(2, { message: "the file is gone" });
+    await see.findByText("the file is gone");
+    click("Unsubscribe");
+    await see.findByRole("button", { name: "Subscribe" });
+    expect(kernel.asked("subscribe")).toMatchObject([{ on: true }, { on: false }]);
+  });
+
+  test("a subscription goes on after the connection was lost, and ends with what it was for", async () => {
+    const kernel = demo();
+    kernel.answers["resources"] = () => ({
+      resources: [{ uri: "a://b", name: "b" }],
+      templates: [],
+      subscribable: true,
+    });
+    const { see, list } = await show(kernel);
+    list("Resources");
+    fireEvent.click(await see.findByRole("treeitem", { name: /b/ }));
+    const update = { kind: "resource", server: "demo", uri: "a://b", updates: 0 } as const;
+    kernel.answers["subscribe"] = () => (kernel.transport.say(update), null);
+    kernel.transport.say(update);
+    await see.findByRole("button", { name: "Unsubscribe" });
+    kernel.transport.become({ state: "closed", reason: "lost" });
+    kernel.transport.become({ state: "open" });
+    await waitFor(() => expect(kernel.asked("subscribe")).toMatchObject([{ uri: "a://b", on: true }]));
+    await see.findByRole("button", { name: "Unsubscribe" });
+    kernel.transport.say({ ...update, updates: null });
+    await see.findByRole("button", { name: "Subscribe" });
   });
 
   test("a prompt's arguments are a form", async () => {

@@ -43,6 +43,11 @@ class Panel:
         """The value of a fact in a server's details."""
         return self.server(server).locator("dt", has_text=name).locator("xpath=following-sibling::dd[1]")
 
+    def choose(self, menu: str, item: str) -> None:
+        """Choose an item of a menu."""
+        self.press(menu)
+        self.root.get_by_role("menuitem", name=item, exact=True).click()
+
     def find_tool(self, words: str, name: str) -> Locator:
         """Search for a tool and choose it; gives the view of tools."""
         view = self.show("Tools")

@@ -107,7 +107,6 @@ def test_5000_tools_and_200_servers_leave_a_panel_that_answers(open_with_sidebar
     notebook, panel = open_with_sidebar(LOAD, MANY)
     notebook.run(1)
     panel.expect_state("many", "ready")
-    expect(panel.status).to_contain_text("1 of 201 ready")
     expect(panel.root.locator(".mcp-card")).to_have_count(201)
     panel.root.get_by_role("button", name="server-199", exact=True).click()
     expect(panel.fact("server-199", "Command")).to_have_text("python -c pass")

@@ -41,7 +41,7 @@ def test_a_call_is_approved_in_its_card_and_the_notebook_keeps_no_form(
     notebook.begin(1)
     question = asked(notebook)
     expect(question).to_contain_text("Rule: ask demo.* (this notebook)")
-    expect(question).to_contain_text("the server's hints: read-only")
+    expect(question).to_contain_text("The server says: read-only")
     expect(question).to_contain_text("<b>hey</b>")
     expect(question).to_be_focused()
     page.evaluate(AFTER_RENDERING)  # when the sidebar would have opened, had no card been seen

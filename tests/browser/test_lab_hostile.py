@@ -67,7 +67,7 @@ def test_nothing_that_a_server_planted_runs_or_loads_in_the_panel(
     expect(tools.get_by_role("treeitem")).to_have_count(7)
     for name in ("show", "fail", "refuse", "talk"):
         choose(panel, name)
-        panel.press("Schema")
+        panel.choose(f"Actions of {name}", "Show schema")
         for kind in KINDS if name == "show" else ("",):
             if kind:
                 tools.locator("select").and_(tools.get_by_label("what", exact=False)).first.select_option(kind)

@@ -339,5 +339,5 @@ def test_all_buttons_of_a_narrow_panel_are_in_sight(open_notebook: Open, page: P
     assert box.evaluate("each => each.scrollHeight <= each.clientHeight && each.clientHeight <= 480")
     panel.show("Servers")
     panel.root.evaluate("each => { each.style.width = '240px'; }")
-    for name in ("Add server…", "Stop all servers", "List the tools of all servers again"):
+    for name in ("Add server…", "Configured servers…", "Actions of all servers"):
         assert is_in_sight(panel.button(name)), name

@@ -1,5 +1,7 @@
 """The panel in the main area, its servers in JupyterLab's list of what runs, and the keys that lead to it."""
 
+import re
+
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open, WithSidebar
@@ -21,6 +23,10 @@ def test_a_wide_panel_follows_its_notebook(open_with_sidebar: WithSidebar, page:
     wide.expect_state("demo", "ready")
     wide.find_tool("echo", "demo.echo")
     expect(panel.root.get_by_role("tab", name="Servers")).to_have_attribute("aria-selected", "true")
+    panel.show("Activity")
+    panel.press("Open in main area")
+    panel.show("Tools")
+    expect(wide.root.get_by_role("tab", name="Activity")).to_have_attribute("aria-selected", "true")
     notebook.restart()
     expect(wide.root.get_by_role("heading", name="ipymcp is not loaded in this notebook")).to_be_visible()
     notebook.run(0)
@@ -28,6 +34,16 @@ def test_a_wide_panel_follows_its_notebook(open_with_sidebar: WithSidebar, page:
     wide.expect_state("demo", "ready")
     page.evaluate("[...jupyterapp.shell.widgets('main')].find(each => each.context).dispose()")
     expect(tab).to_have_count(0)
+
+
+def test_a_dot_on_the_icon_says_that_a_server_failed(open_with_sidebar: WithSidebar, page: Page) -> None:
+    notebook, panel = open_with_sidebar("%load_ext ipymcp", "%mcp load gone --no-wait -- python -c 'exit(1)'")
+    icon = page.locator(".lm-TabBar-tab[data-id=ipymcp-sidebar]")
+    expect(icon).to_have_attribute("title", "MCP servers")
+    notebook.run(1)
+    panel.expect_state("gone", "failed")
+    expect(icon).to_have_class(re.compile("ipymcp-attention mcp-tone-bad"))
+    expect(icon).to_have_attribute("title", "MCP servers · A server failed")
 
 
 def test_servers_are_among_the_running_and_can_be_stopped_there(open_notebook: Open, page: Page) -> None:

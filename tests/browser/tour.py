@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
@@ -56,7 +56,7 @@ def home(folder: Path, registry: str) -> str:
 
 
 @contextlib.contextmanager
-def traveller(folder: Path, work: Path) -> Iterator[list[str]]:
+def traveller(folder: Path, work: Path) -> Generator[list[str]]:
     """Give the cells of a notebook in `work` whose user has a home, a registry, and a server that wants a login."""
     needy = {"command": DEMO[0], "args": DEMO[1:], "env": {"KEY": "${SUCH_A_KEY}"}}
     theirs = {name: {"command": DEMO[0], "args": [*DEMO[1:], f"--name={name}"]} for name in ("theirs", "also-theirs")}
@@ -203,9 +203,9 @@ def _tools(panel: Panel) -> Iterator[str]:
     panel.press("Row 1")
     expect(panel.outcome.get_by_role("region", name="Row 1")).to_be_visible()
     yield "tool-grid-row"
-    panel.press("Schema")
+    panel.choose("Actions of query", "Show schema")
     yield "tool-schema"
-    panel.press("Schema")
+    panel.choose("Actions of query", "Hide schema")
     panel.press("Edit as JSON")
     yield "tool-json"
     panel.go_back()

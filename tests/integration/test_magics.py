@@ -74,7 +74,7 @@ def test_every_line_of_a_first_session_works(kernel: Kernel) -> None:
     called = text(kernel, "from ipymcp import mcp\nmcp.everything.get_sum(2, 40).text")
     assert called == "'The sum of 2 and 40 is 42.'"
     assert '"timezone": "UTC"' in text(kernel, 'await mcp.time.get_current_time.aio("UTC")')
-    assert text(kernel, DREAM).endswith("count: 3")
+    assert len(text(kernel, DREAM).splitlines()) == 5
     assert "Starting default (STDIO) server" in text(kernel, "%mcp logs everything -n 20")
     assert "everything  ready" in text(kernel, "%mcp restart everything")
     done(kernel, "%mcp unload time own;")

@@ -8,9 +8,12 @@ import pytest
 from ipymcp.errors import AuthError, CallError, CallTimeout, CommandNotFound, McpError, ServerStopped, TrustError
 from ipymcp.panel.problems import panel_hint
 from ipymcp.runtime.server_status import State
-from tests.environments import ROOT
-from tests.panel.notebooks import Notebook
+from tests.environments import ROOT, server_command
+from tests.panel.notebooks import Notebook, OpenNotebook, command
 from tests.panels import DirectView, Message
+from tests.processes import wait_until
+
+OFFERING = command(*server_command("offering"))
 
 
 def newest(view: DirectView, after: int, **fields: Any) -> Message:
@@ -54,6 +57,59 @@ def test_a_template_has_its_parameters_and_is_expanded_in_the_kernel(demo: Noteb
     assert other["message"] == "there is no template 'demo://{other}'"
     odd = view.reply("read", server="demo", template=template["template"], arguments={"species": "a/b c"})["error"]
     assert "demo://penguins/a%2Fb%20c" in odd["message"]
+
+
+def test_a_view_learns_that_a_resource_it_subscribed_to_has_changed(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(s=OFFERING)
+    view = notebook.view()
+    assert view.ask("resources", server="s")["subscribable"]
+    note = {"server": "s", "uri": "note://a"}
+
+    def updates(count: int | None) -> Message:
+        return view.wait(lambda message: message["kind"] == "resource" and message["updates"] == count)
+
+    view.ask("subscribe", **note, on=True)
+    assert updates(0) == {"kind": "resource", **note, "updates": 0, "problem": None}
+    notebook.mcp.s.write(uri="note://a", text="second")
+    updates(1)
+    kept = len(notebook.mcp.results)
+    assert view.ask("read", **note, again=True)["text"] == "second"
+    assert len(notebook.mcp.results) == kept
+
+    view.ask("subscribe", **note, on=False)
+    updates(None)
+    subscriptions = notebook.host.sessions["s"].subscriptions
+    wait_until(lambda: len(subscriptions) == 0)
+
+
+def test_a_subscription_ends_with_the_server_the_mode_and_the_view(open_notebook: OpenNotebook) -> None:
+    notebook = open_notebook(s=OFFERING)
+    view = notebook.view()
+    subscriptions = notebook.host.sessions["s"].subscriptions
+    view.ask("subscribe", server="s", uri="note://a", on=True)
+    assert len(subscriptions) == 1
+    notebook.mode = "view"
+    notebook.panel.send_mode()
+    wait_until(lambda: len(subscriptions) == 0)
+    assert view.reply("subscribe", server="s", uri="note://a", on=True)["error"]["type"] == "PolicyError"
+
+    notebook.mode = "full"
+    view.ask("subscribe", server="s", uri="note://a", on=True)
+    view.send({"kind": "bye"})
+    wait_until(lambda: len(subscriptions) == 0)
+
+    other = notebook.view()
+    other.ask("subscribe", server="s", uri="note://b", on=True)
+    notebook.mcp.unload("s")
+    other.wait(lambda message: message["kind"] == "resource" and message["updates"] is None)
+
+
+def test_a_server_that_announces_no_changes_cannot_be_subscribed_to(open_notebook: OpenNotebook) -> None:
+    view = open_notebook(s=command(*server_command("offering"), "silent")).view()
+    assert not view.ask("resources", server="s")["subscribable"]
+    error = view.reply("subscribe", server="s", uri="note://a", on=True)["error"]
+    assert error["message"] == "does not announce changes of its resources"
+    assert error["hint"] == "read the resource again instead"
 
 
 def test_views_are_notified_of_every_change_in_a_list_of_tools(demo: Notebook) -> None:

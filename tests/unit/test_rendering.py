@@ -258,20 +258,31 @@ def test_data_that_is_not_strict_json_is_left_to_the_text() -> None:
 
 
 def test_records_are_an_escaped_table() -> None:
-    shown = show(structuredContent={"rows": [{"a": "<b>", "c": None}, {"a": True, "d": {"x": 1}}], "total": 2})
+    shown = show(structuredContent={"rows": [{"a": "<b>", "c": None}, {"a": True, "d": {"x": 1}}], "total": 9})
     html = shown["text/html"]
     assert set(shown) == {"text/html", "text/plain"}
     assert "&lt;b&gt;" in html and "<b>" not in html
     assert ">true<" in html and ">{&quot;x&quot;: 1}<" in html
     assert [html.count(f">{name}</th>") for name in "acd"] == [1, 1, 1]
-    assert "<div>total: 2</div>" in html
+    assert "<div>total: 9</div>" in html
 
 
 def test_records_are_an_aligned_table_in_plain_text() -> None:
     rows = [{"name": "Ada\nL", "born": 1815}, {"name": "Charles", "born": None, "likes": ["tea"]}]
-    assert show(structuredContent={"rows": rows, "total": 2})["text/plain"] == (
-        'ToolResult fs.read:\nname     born  likes\nAda L    1815\nCharles        ["tea"]\ntotal: 2'
+    assert show(structuredContent={"rows": rows, "total": 9})["text/plain"] == (
+        'ToolResult fs.read:\nname     born  likes\nAda L    1815\nCharles        ["tea"]\ntotal: 9'
     )
+
+
+@pytest.mark.parametrize(
+    ("beside", "below"), [({"count": 2}, ""), ({"totalCount": 40}, "\ntotalCount: 40"), ({"page": 2}, "\npage: 2")]
+)
+def test_a_member_that_only_repeats_the_number_of_rows_is_not_shown_below_the_table(
+    beside: dict[str, int], below: str
+) -> None:
+    rows = [{"a": 1}, {"a": 2}]
+    shown = show(structuredContent={"rows": rows, **beside})["text/plain"]
+    assert shown == f"ToolResult fs.read:\na\n1\n2{below}"
 
 
 def test_a_table_shows_twenty_rows_and_columns_and_counts_the_rest() -> None:

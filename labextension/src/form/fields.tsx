@@ -294,8 +294,8 @@ function AdditionalProperties(props: {
     return keys.map((key) => ({ id: next.current++, key, isHeld: false, held: undefined }));
   });
   const problem = (row: Row): string | null => {
-    if (row.key === "") return trans.__("a key is empty");
-    if (row.isHeld) return trans.__("the key %1 is there twice", singleLine(row.key));
+    if (row.key === "") return trans.__("A key is empty.");
+    if (row.isHeld) return trans.__("The key %1 is there twice.", singleLine(row.key));
     const isEmpty = valueOf(row.key) === undefined && !problems.has(keyOf([...path, row.key]));
     return isEmpty ? trans.__("%1 has no value", singleLine(row.key)) : null;
   };
@@ -330,7 +330,7 @@ function AdditionalProperties(props: {
             <input
               class="mcp-input"
               aria-label={trans.__("Key %1", index + 1)}
-              placeholder={trans.__("key")}
+              placeholder={trans.__("Key")}
               value={row.key}
               onInput={(event) => rename(row, event.currentTarget.value)}
             />

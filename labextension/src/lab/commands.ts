@@ -32,7 +32,8 @@ type Action = (model: PanelModel) => unknown;
 interface Command {
   id: string;
   label: string;
-  caption: string;
+  /** Absent where it would only repeat the label. */
+  caption?: string;
   /** Whether it makes sense now. */
   isEnabled(state: PanelState): boolean;
   execute: Action;
@@ -40,15 +41,15 @@ interface Command {
 
 const DEMO = "demo";
 const ADD_SERVER = "ipymcp:add-server";
-const serverLabels = (): { [D in ServerAction]: [label: string, caption: string] } => ({
-  start: [trans.__("Start MCP Server\u2026"), trans.__("Start a server")],
-  stop: [trans.__("Stop MCP Server\u2026"), trans.__("Stop a server")],
-  restart: [trans.__("Restart MCP Server\u2026"), trans.__("Stop a server and start it again")],
+const serverLabels = (): { [D in ServerAction]: [label: string, caption?: string] } => ({
+  start: [trans.__("Start MCP Server\u2026")],
+  stop: [trans.__("Stop MCP Server\u2026")],
+  restart: [trans.__("Restart MCP Server\u2026")],
   unload: [trans.__("Unload MCP Server\u2026"), trans.__("Stop a server and remove it from this notebook")],
-  enable: [trans.__("Enable MCP Server\u2026"), trans.__("Start a server that was disabled")],
+  enable: [trans.__("Enable MCP Server\u2026")],
   disable: [trans.__("Disable MCP Server\u2026"), trans.__("Stop a server and keep it from starting automatically")],
   trust: [trans.__("Trust MCP Server\u2026"), trans.__("Decide whether a server may run")],
-  login: [trans.__("Login to MCP Server\u2026"), trans.__("Log in to a remote server")],
+  login: [trans.__("Login to MCP Server\u2026")],
 });
 const viewLabels = (): [id: string, label: string, view: ViewName, target: Target][] => [
   ["ipymcp:show-tools", trans.__("Find MCP Tool"), "tools", { kind: "tools", tool: null }],
@@ -69,7 +70,7 @@ export function addCommands(app: JupyterFrontEnd, context: CommandContext): stri
   for (const { id, label, caption, isEnabled, execute } of all) {
     app.commands.addCommand(id, {
       label,
-      caption,
+      ...(caption && { caption }),
       isEnabled: () => {
         const state = current()?.model?.store.get();
         return state !== undefined && isEnabled(state);
@@ -126,44 +127,34 @@ const serverCommands = (): Command[] => [
     isEnabled: (state) => isAllowed(state, "load"),
     execute: loadServers,
   },
-  allCommand(
-    "start",
-    trans.__("Start All MCP Servers"),
-    trans.__("Start every server that is loaded and not disabled"),
-  ),
-  allCommand("stop", trans.__("Stop All MCP Servers"), trans.__("Stop every server of this notebook")),
-  allCommand(
-    "restart",
-    trans.__("Restart All MCP Servers"),
-    trans.__("Stop every server of this notebook and start it again"),
-  ),
-  ...(Object.entries(serverLabels()) as [ServerAction, [string, string]][]).map(serverCommand),
+  allCommand("start", trans.__("Start All MCP Servers")),
+  allCommand("stop", trans.__("Stop All MCP Servers")),
+  allCommand("restart", trans.__("Restart All MCP Servers")),
+  ...(Object.entries(serverLabels()) as [ServerAction, [string, string?]][]).map(serverCommand),
   {
     id: "ipymcp:cancel",
     label: trans.__("Cancel MCP Call\u2026"),
-    caption: trans.__("Cancel a running call"),
     isEnabled: (state) => isAllowed(state, "cancel") && callsOf(state.calls).length > 0,
     execute: cancelCall,
   },
 ];
 
-function allCommand(verb: "start" | "stop" | "restart", label: string, caption: string): Command {
+function allCommand(verb: "start" | "stop" | "restart", label: string): Command {
   return {
     id: `ipymcp:${verb}-all`,
     label,
-    caption,
     isEnabled: (state) => isAllowed(state, `${verb}_all`) && serversOf(state.servers).length > 0,
     execute: (model) => model.request(`${verb}_all`, {}),
   };
 }
 
-function serverCommand([verb, [label, caption]]: [ServerAction, [string, string]]): Command {
+function serverCommand([verb, [label, caption]]: [ServerAction, [string, string?]]): Command {
   const candidates = (state: PanelState): ServerRow[] =>
     serversOf(state.servers).filter((server) => stateView(server.state).actions.includes(verb));
   return {
     id: `ipymcp:${verb}`,
     label,
-    caption,
+    ...(caption && { caption }),
     isEnabled: (state) => isAllowed(state, verb) && candidates(state).length > 0,
     execute: async (model) => {
       const server = await choose(label, candidates(model.store.get()), nameOf);
@@ -215,7 +206,6 @@ function logsCommand(open: CommandContext["open"]): Command {
   return {
     id: "ipymcp:logs",
     label,
-    caption: trans.__("Follow a server's log"),
     isEnabled: (state) => serversOf(state.servers).length > 0,
     execute: async (model) => {
       const servers = serversOf(model.store.get().servers);
@@ -232,7 +222,7 @@ function viewCommand(id: string, label: string, view: ViewName, target: Target, 
     model.show(view, target);
     open(view === "tools" ? ".mcp-list:not([hidden] *) [type=search]" : undefined);
   };
-  return { id, label, caption: label, isEnabled: () => true, execute: act };
+  return { id, label, isEnabled: () => true, execute: act };
 }
 
 const nameOf = (server: ServerRow): string => singleLine(server.name);

@@ -2,7 +2,6 @@
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ILabShell, ILayoutRestorer } from "@jupyterlab/application";
-import type { MainAreaWidget } from "@jupyterlab/apputils";
 import { ICommandPalette, Notification } from "@jupyterlab/apputils";
 import { URLExt } from "@jupyterlab/coreutils";
 import type { NotebookPanel } from "@jupyterlab/notebook";
@@ -19,6 +18,7 @@ import { singleLine } from "../text";
 import { setTranslations, trans } from "../translation";
 import { addCommands } from "./commands";
 import { offerCode } from "./insertable";
+import type { createMainArea } from "./mainarea";
 import type { NotebookView, RelayEndpoints } from "./notebook";
 import { drawOutputs } from "./output";
 import { SIDEBAR, Sidebar } from "./sidebar";
@@ -63,15 +63,16 @@ async function activate(
   if (translator) setTranslations(translator.load("ipymcp"));
   if (!tracker) return;
   stylePage();
-  const tabs = new Map<NotebookView, MainAreaWidget>();
+  const tabs = new Map<NotebookView, ReturnType<typeof createMainArea>>();
   const openInMainArea = async (view: NotebookView): Promise<void> => {
-    const { createMainArea } = await import("./mainarea");
-    const tab = tabs.get(view) ?? createMainArea(view);
+    const mainArea = await import("./mainarea");
+    const tab = tabs.get(view) ?? mainArea.createMainArea(view);
     if (!tabs.has(view)) {
       tabs.set(view, tab);
       tab.disposed.connect(() => tabs.delete(view));
       app.shell.add(tab, "main", { mode: "split-right", ref: view.notebook.id });
     }
+    tab.content.followSidebar();
     app.shell.activateById(tab.id);
   };
   // The main area of Notebook 7 has room only for the notebook.

@@ -13,7 +13,7 @@ import type { WelcomeView } from "./welcome";
 import { drawWelcome } from "./welcome";
 
 /** Create the tab. It follows its notebook's kernels, and closes with the notebook. */
-export function createMainArea(view: NotebookView): MainAreaWidget {
+export function createMainArea(view: NotebookView): MainAreaWidget<NotebookPanelView> {
   const main = new MainAreaWidget({ content: new NotebookPanelView(view) });
   main.toolbar.hide();
   main.title.icon = icon;
@@ -30,8 +30,9 @@ export function createMainArea(view: NotebookView): MainAreaWidget {
 }
 
 /** The panel of a notebook with its own navigation, beside the one in the sidebar. */
-class NotebookPanelView extends Widget {
+export class NotebookPanelView extends Widget {
   #model: PanelModel | null = null;
+  #panel: SharedPanel | null = null;
   #removePanel: (() => void) | null = null;
   #welcome: WelcomeView | null = null;
 
@@ -41,6 +42,12 @@ class NotebookPanelView extends Widget {
     this.node.tabIndex = -1;
     view.changed.connect(this.#redraw, this);
     this.#redraw();
+  }
+
+  /** Show what the sidebar shows, so that it can go elsewhere. */
+  followSidebar(): void {
+    const { model } = this.view;
+    if (model) this.#panel?.store.set({ navigation: model.store.get().navigation });
   }
 
   override dispose(): void {
@@ -61,6 +68,7 @@ class NotebookPanelView extends Widget {
       const panel = new SharedPanel(model, { client: "sidebar" });
       const undraw = draw(this.node, panel, this.view.cellServices);
       this.#model = model;
+      this.#panel = panel;
       this.#removePanel = () => {
         undraw();
         panel.close();
@@ -71,6 +79,6 @@ class NotebookPanelView extends Widget {
   #clear(): void {
     this.#welcome?.remove();
     this.#removePanel?.();
-    this.#welcome = this.#removePanel = this.#model = null;
+    this.#welcome = this.#panel = this.#removePanel = this.#model = null;
   }
 }

@@ -30,7 +30,7 @@ const lost = (): ConnectionEnd => ({
 const noRelay = (): ConnectionEnd => ({
   reason: "none",
   message: trans.__("This Jupyter server has no ipymcp extension."),
-  hint: trans.__("install ipymcp where the Jupyter server runs, then restart it"),
+  hint: trans.__("Install ipymcp where the Jupyter server runs, then restart it."),
 });
 const denied = (): ConnectionEnd => ({
   reason: "denied",

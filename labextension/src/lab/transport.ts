@@ -18,7 +18,7 @@ const MIN_RETRY_INTERVAL = 1000;
 const MAX_RETRY_INTERVAL = 30_000;
 
 const busy = (): string =>
-  trans.__("a cell is running and this Jupyter server has no relay to the kernel: replies may wait until it ends");
+  trans.__("A cell is running and this Jupyter server has no relay to the kernel: replies may wait until it ends");
 const CONNECTING: ConnectionState = { state: "connecting" };
 
 export interface Connectors {

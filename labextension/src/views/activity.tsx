@@ -275,7 +275,7 @@ export function ActivityView({ active }: { active: boolean }): JSX.Element {
       <div class="mcp-view" hidden={protocol !== ""}>
         <ListAndDetail
           list={list}
-          detail={item && <CallView item={item} onOpen={setChosen} />}
+          detail={item && <CallView item={item} everywhere={everywhere} onOpen={setChosen} />}
           subject={chosen ?? ""}
           hint={trans.__("Choose a call to see its arguments and its result.")}
           onBack={() => setChosen(null)}
@@ -345,7 +345,16 @@ function CallLine({ item }: { item: Item }): JSX.Element {
 }
 
 /** The details of a call, and buttons for it. */
-function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): JSX.Element {
+function CallView({
+  item,
+  everywhere,
+  onOpen,
+}: {
+  item: Item;
+  /** Whether calls of other notebooks are listed too. */
+  everywhere: boolean;
+  onOpen(key: string): void;
+}): JSX.Element {
   const { model } = usePanel();
   const insert = useInsert();
   const { row, call, server, tool, finished, running } = item;
@@ -380,7 +389,7 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
           callerTitle(item),
           finished && callsText(finished),
           finished && duration(finished.duration),
-          finished?.notebook && singleLine(finished.notebook),
+          everywhere && finished?.notebook && singleLine(finished.notebook),
         ]
           .filter(Boolean)
           .join(" · ")}
@@ -417,7 +426,7 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
           {typeof value.arguments === "string" ? (
             <Lines label={trans.__("Arguments")} text={visible(value.arguments)} />
           ) : (
-            <p class="mcp-muted">{trans.__("not kept")}</p>
+            <p class="mcp-muted">{trans.__("Not kept")}</p>
           )}
           {item.state === "done" && <h3>{trans.__("Result")}</h3>}
           {value.is_too_large && (
@@ -425,7 +434,7 @@ function CallView({ item, onOpen }: { item: Item; onOpen(key: string): void }): 
           )}
           {value.result && <PreviewView preview={value.result} label={trans.__("Result of %1", nameOf(item))} />}
           {item.state === "done" && !value.result && !value.is_too_large && (
-            <p class="mcp-muted">{trans.__("not kept")}</p>
+            <p class="mcp-muted">{trans.__("Not kept")}</p>
           )}
         </>
       )}

@@ -4,8 +4,6 @@ const PATHS = {
   start: "M4.5 3v10l8.5-5z",
   stop: "M4 4h8v8H4z",
   restart: "M8 3a5 5 0 1 1-4.6 3l1.4.6A3.5 3.5 0 1 0 8 4.5V7L4.5 3.7 8 .5z",
-  refresh:
-    "M2.5 7A5.6 5.6 0 0 1 12 4.2V2h1.5v5h-5V5.5h2.6A4 4 0 0 0 4 7zm11 2A5.6 5.6 0 0 1 4 11.8V14H2.5V9h5v1.5H4.9A4 4 0 0 0 12 9z",
   more: "M8 2.2a1.3 1.3 0 1 1 0 2.6 1.3 1.3 0 0 1 0-2.6zm0 4.5a1.3 1.3 0 1 1 0 2.6 1.3 1.3 0 0 1 0-2.6zm0 4.5a1.3 1.3 0 1 1 0 2.6 1.3 1.3 0 0 1 0-2.6z",
   trust: "M8 1.5 13.5 3.5V8c0 3-2.3 5.3-5.5 6.5C4.8 13.3 2.5 11 2.5 8V3.5zm-.7 8.9 3.7-3.7-1-1-2.7 2.6-1.3-1.3-1 1z",
   login: "M7 3h6v10H7v-1.5h4.5v-7H7zM5.5 5 8.5 8l-3 3V8.7H2V7.3h3.5z",
@@ -29,18 +27,16 @@ interface IconButtonProps {
   /** What it does, also as its tooltip. */
   label: string;
   onClick: () => void;
-  disabled?: boolean;
   pressed?: boolean;
 }
 
-export function IconButton({ icon, label, onClick, disabled, pressed }: IconButtonProps): JSX.Element {
+export function IconButton({ icon, label, onClick, pressed }: IconButtonProps): JSX.Element {
   return (
     <button
       type="button"
       class="mcp-button mcp-icon-button"
       aria-label={label}
       title={label}
-      disabled={disabled ?? false}
       aria-pressed={pressed}
       onClick={onClick}
     >

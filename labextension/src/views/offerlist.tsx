@@ -117,7 +117,7 @@ export function OfferList<Row>(props: Props<Row>): JSX.Element {
         <SearchField label={props.searchLabel} value={search} onInput={find} onKeyDown={keys} />
         {props.action}
       </div>
-      <div class="mcp-toolbar mcp-compact">
+      <div class={`mcp-toolbar mcp-compact${search || server ? "" : " mcp-visually-hidden"}`}>
         <span class="mcp-muted" role="status">
           {groups && (shown.length === all ? total(all) : trans.__("%1 of %2", shown.length, total(all)))}
         </span>

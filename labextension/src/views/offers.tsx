@@ -12,13 +12,14 @@ import type {
   PromptRow,
   ResourceRow,
   ResourceRows,
+  ResourceUpdate,
   StringParameter,
   Verbs,
 } from "../protocol";
-import { problemOf, serversOf } from "../store";
+import { problemOf, serversOf, uriKey } from "../store";
 import { bytes, count, singleLine } from "../text";
 import { trans } from "../translation";
-import { useAllowed, usePanel, useSelect } from "./context";
+import { useAllowed, usePanel, useRequest, useSelect } from "./context";
 import { ListAndDetail } from "./detail";
 import type { Group } from "./offerlist";
 import { OfferIcon } from "./emblem";
@@ -81,20 +82,27 @@ function usePreview(): {
   preview: Preview | null;
   problem: Problem | null;
   busy: boolean;
-  load: (ask: Promise<Preview>) => Promise<void>;
+  /** Show what is asked for; quietly leaves the old preview in place until then. */
+  load: (ask: Promise<Preview>, quiet?: boolean) => Promise<void>;
   clear: () => void;
 } {
   const [state, setState] = useState<{ preview: Preview | null; problem: Problem | null; busy: boolean }>(NO_PREVIEW);
-  const wait = async (ask: Promise<Preview>): Promise<void> => {
-    setState({ ...NO_PREVIEW, busy: true });
-    try {
-      const preview = await ask;
-      setState({ ...NO_PREVIEW, preview });
-    } catch (error) {
-      setState({ ...NO_PREVIEW, problem: problemOf(error) });
-    }
+  // A reply that comes after a newer request is not shown.
+  const latest = useRef<Promise<Preview> | null>(null);
+  const load = async (ask: Promise<Preview>, quiet = false): Promise<void> => {
+    latest.current = ask;
+    if (!quiet) setState({ ...NO_PREVIEW, busy: true });
+    const loaded = await ask.then(
+      (preview) => ({ ...NO_PREVIEW, preview }),
+      (error: unknown) => ({ ...NO_PREVIEW, problem: problemOf(error) }),
+    );
+    if (latest.current === ask) setState(loaded);
   };
-  return { ...state, load: wait, clear: () => setState(NO_PREVIEW) };
+  const clear = (): void => {
+    latest.current = null;
+    setState(NO_PREVIEW);
+  };
+  return { ...state, load, clear };
 }
 const NO_PREVIEW = { preview: null, problem: null, busy: false };
 
@@ -117,14 +125,14 @@ const textOf = (row: { server: string; name: string; title?: string | null; desc
 interface Resource extends ResourceRow {
   server: string;
   template: boolean;
+  subscribable: boolean;
   parameters?: StringParameter[];
 }
 
-const resourcesOf = ({ resources, templates }: ResourceRows, server: string): Resource[] => [
-  ...resources.map((each) => ({ ...each, server, template: false })),
-  ...templates.map((each) => ({ ...each, server, uri: each.template, template: true })),
+const resourcesOf = ({ resources, templates, subscribable = false }: ResourceRows, server: string): Resource[] => [
+  ...resources.map((each) => ({ ...each, server, subscribable, template: false })),
+  ...templates.map((each) => ({ ...each, server, subscribable, uri: each.template, template: true })),
 ];
-const uriKey = ({ server, uri }: Resource): string => `${server}\n${uri}`;
 
 export function ResourcesView(props: Props): JSX.Element {
   return useAllowed("read") ? <Resources {...props} /> : <NoOffers kinds={props.kinds} />;
@@ -135,7 +143,22 @@ function Resources({ server: shown, kinds }: Props): JSX.Element {
   const { groups, problems } = useOffers("resources", resourcesOf);
   const [key, setKey] = useState<string | null>(null);
   const fetched = usePreview();
+  const subscribed = useSelect((state) => state.subscribed);
   const chosen = groups?.flatMap(([, rows]) => rows).find((each) => uriKey(each) === key) ?? null;
+  const server = chosen?.server ?? "";
+  const update = subscribed[key ?? ""];
+  const updates = update?.updates ?? 0;
+  /** The changes of each resource that were shown. */
+  const seen = useRef(new Map<string, number>());
+  if (key !== null) seen.current.set(key, updates);
+  useEffect(() => {
+    if (chosen && updates) void fetched.load(model.request("read", { server, uri: chosen.uri, again: true }), true);
+  }, [updates]);
+  const noteOf = (row: Resource): string => {
+    const own = subscribed[uriKey(row)];
+    if (!own) return row.template ? trans.__("template") : singleLine(row.mime ?? "");
+    return own.updates === (seen.current.get(uriKey(row)) ?? 0) ? trans.__("subscribed") : trans.__("changed");
+  };
   const list = (
     <OfferList<Resource>
       kinds={kinds}
@@ -156,7 +179,7 @@ function Resources({ server: shown, kinds }: Props): JSX.Element {
           description={row.description}
           icon={<OfferIcon server={row.server} of="resources" name={row.uri} has={row.has_icon} />}
         >
-          <span class="mcp-muted">{row.template ? trans.__("template") : singleLine(row.mime ?? "")}</span>
+          <span class="mcp-muted">{noteOf(row)}</span>
         </OfferLine>
       )}
       chosen={key}
@@ -167,10 +190,12 @@ function Resources({ server: shown, kinds }: Props): JSX.Element {
       }}
     />
   );
-  const server = chosen?.server ?? "";
   const detail = chosen && (
     <div class="mcp-tool">
-      <h3>{singleLine(chosen.title ?? chosen.name)}</h3>
+      <div class="mcp-head">
+        <h3>{singleLine(chosen.title ?? chosen.name)}</h3>
+        {chosen.subscribable && !chosen.template && <Subscribe of={chosen} update={update} />}
+      </div>
       {chosen.description && <Prose text={chosen.description} />}
       {chosen.size != null && <div class="mcp-muted">{bytes(chosen.size)}</div>}
       {chosen.parameters ? (
@@ -196,6 +221,7 @@ function Resources({ server: shown, kinds }: Props): JSX.Element {
           onRead={(address) => void fetched.load(model.request("read", { server, uri: address }))}
         />
       )}
+      {update?.problem && <ProblemBox problem={update.problem} />}
       {fetched.problem && <ProblemBox problem={fetched.problem} />}
       {fetched.preview && <PreviewView preview={fetched.preview} label={chosen.name} />}
     </div>
@@ -208,6 +234,37 @@ function Resources({ server: shown, kinds }: Props): JSX.Element {
       hint={trans.__("Choose a resource to read it.")}
       onBack={() => setKey(null)}
     />
+  );
+}
+
+/** A button that keeps a resource up to date here, or ends that. */
+function Subscribe({ of, update }: { of: Resource; update?: ResourceUpdate | undefined }): JSX.Element {
+  const { server, uri } = of;
+  const act = useRequest();
+  const [busy, setBusy] = useState(false);
+  const toggle = async (): Promise<void> => {
+    setBusy(true);
+    await act("subscribe", { server, uri, on: !update });
+    setBusy(false);
+  };
+  return (
+    <>
+      {update && (
+        <span class="mcp-muted mcp-grow" role="status">
+          {update.updates
+            ? trans._n("changed %2 time", "changed %2 times", update.updates, count(update.updates))
+            : trans.__("no change yet")}
+        </span>
+      )}
+      <Button
+        quiet
+        busy={busy}
+        title={trans.__("Read it again whenever the server says that it has changed")}
+        onClick={() => void toggle()}
+      >
+        {update ? trans.__("Unsubscribe") : trans.__("Subscribe")}
+      </Button>
+    </>
   );
 }
 

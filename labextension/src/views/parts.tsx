@@ -217,9 +217,9 @@ export function CallProgress({ call }: { call: CallRow }): JSX.Element {
   const part = progress && total ? Math.min(1, Math.max(0, progress.progress / total)) : null;
   const name = `${call.server}.${call.tool}`;
   const words = (): string => {
-    if (call.waits) return trans.__("waiting for your answer");
+    if (call.waits) return trans.__("Waiting for your answer");
     if (progress?.message) return singleLine(progress.message);
-    return part === null ? trans.__("running") : `${Math.round(part * 100)} %`;
+    return part === null ? trans.__("Running") : `${Math.round(part * 100)} %`;
   };
   return (
     <div class="mcp-call">

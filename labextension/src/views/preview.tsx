@@ -44,7 +44,9 @@ export function PreviewView({ preview, label }: { preview: Preview; label: strin
       {html && !table && <Html html={html} label={label} />}
       {showsText && <Lines label={trans.__("Text")} text={visible(text.slice(0, MAX_CHARACTERS))} />}
       {isJsonOnly && data()}
-      {hasJson && !isJsonOnly && <Disclosure title={trans.__("Data")}>{data}</Disclosure>}
+      {hasJson && !isJsonOnly && !(table && !table.notes.length) && (
+        <Disclosure title={trans.__("Data")}>{data}</Disclosure>
+      )}
       {links.length > 0 && (
         <ul>
           {links.map(({ uri, name }) => (

@@ -12,12 +12,12 @@ import { Rows } from "./rows";
 const KINDS: MessageKind[] = ["request", "response", "error", "notification", "batch", "malformed"];
 
 const kindTitles = (): { [Kind in MessageKind]: string } => ({
-  request: trans.__("request"),
-  response: trans.__("response"),
-  error: trans.__("error response"),
-  notification: trans.__("notification"),
-  batch: trans.__("batch"),
-  malformed: trans.__("not a message"),
+  request: trans.__("Request"),
+  response: trans.__("Response"),
+  error: trans.__("Error response"),
+  notification: trans.__("Notification"),
+  batch: trans.__("Batch"),
+  malformed: trans.__("Not a message"),
 });
 
 const line = (row: MessageRow): string =>
@@ -205,7 +205,7 @@ function Message({ row }: { row: MessageRow }): JSX.Element {
           .filter(Boolean)
           .join(" · ")}
       </div>
-      <Lines label={trans.__("Text of the %1", kind)} text={visible(text)} />
+      <Lines label={trans.__("Text of the %1", kind.toLowerCase())} text={visible(text)} />
     </section>
   );
 }

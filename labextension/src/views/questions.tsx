@@ -204,7 +204,7 @@ function Approve({ question, answer }: { question: QuestionHead & ApprovalPage; 
         fields={{ question: question.id, answer: "once" }}
         answer={answer}
         submit={trans.__("Allow once with these arguments")}
-        empty={trans.__("no arguments")}
+        empty={trans.__("No arguments")}
       >
         <Button quiet onClick={() => setEditing(false)}>
           {trans.__("Back")}
@@ -330,8 +330,8 @@ function CallRequest({ call, isOneOfSeveral }: { call: WantedCall; isOneOfSevera
     <div class="mcp-call-request">
       {isOneOfSeveral && <strong>{sentenceOf(call)}</strong>}
       <div class="mcp-muted">{singleLine(call.why)}</div>
-      {(call.count ?? 1) !== 1 && <div class="mcp-muted">{trans.__("the arguments of the first call are shown")}</div>}
-      {call.hints && <div class="mcp-muted">{trans.__("the server's hints: %1", singleLine(call.hints))}</div>}
+      {(call.count ?? 1) !== 1 && <div class="mcp-muted">{trans.__("The arguments of the first call are shown.")}</div>}
+      {call.hints && <div class="mcp-muted">{trans.__("The server says: %1", singleLine(call.hints))}</div>}
       {given.length > 0 && (
         <dl class="mcp-facts">
           {given.map(([name, value]) => [
@@ -353,10 +353,10 @@ function CallRequest({ call, isOneOfSeveral }: { call: WantedCall; isOneOfSevera
             ))}
         </ol>
       )}
-      {!call.code && !given.length && <div class="mcp-muted">{trans.__("no arguments")}</div>}
+      {!call.code && !given.length && <div class="mcp-muted">{trans.__("No arguments")}</div>}
       {call.samples && call.samples.length > 0 && (
         <>
-          <div class="mcp-muted">{trans.__("some of the others")}</div>
+          <div class="mcp-muted">{trans.__("Some of the others")}</div>
           <ul class="mcp-samples">
             {call.samples.map((sample, number) => (
               <li key={number}>

@@ -34,6 +34,8 @@ const AddView = late(async () => (await import("./add")).AddView);
 /** Open a view for a server: its tools, resources and prompts, its messages or its log. */
 export type Go = (view: "tools" | "activity" | "logs", target: Target) => void;
 
+const DEMO = { name: "demo", where: "" };
+
 const ACTION_ICONS: Partial<{ [A in ServerAction]: IconName }> = {
   start: "start",
   stop: "stop",
@@ -85,6 +87,22 @@ function Toolbar({
   const may = useMode();
   const [full, mayRefresh] = [may("start_all"), may("refresh")];
   const can = (action: ServerAction): boolean => servers.some(({ state }) => stateView(state).actions.includes(action));
+  const forAll = (action: "start" | "stop" | "restart", label: string): MenuItem[] =>
+    full && can(action) ? [{ label, onChoose: () => void act(`${action}_all`, {}) }] : [];
+  const items = (): MenuItem[] => [
+    ...forAll("start", trans.__("Start all servers")),
+    ...forAll("stop", trans.__("Stop all servers")),
+    ...forAll("restart", trans.__("Restart all servers")),
+    ...(mayRefresh
+      ? [
+          {
+            label: trans.__("List all tools again"),
+            onChoose: () => void act("refresh", {}, trans.__("The tools were listed again.")),
+            isSeparate: true,
+          },
+        ]
+      : []),
+  ];
   return (
     <div class="mcp-toolbar" role="group" aria-label={trans.__("All servers")}>
       <AddButton />
@@ -94,34 +112,10 @@ function Toolbar({
         </button>
       )}
       <span class="mcp-spacer" />
-      {full && (
-        <>
-          <IconButton
-            icon="start"
-            label={trans.__("Start all servers")}
-            disabled={!can("start")}
-            onClick={() => void act("start_all", {})}
-          />
-          <IconButton
-            icon="stop"
-            label={trans.__("Stop all servers")}
-            disabled={!can("stop")}
-            onClick={() => void act("stop_all", {})}
-          />
-          <IconButton
-            icon="restart"
-            label={trans.__("Restart all servers")}
-            disabled={!can("restart")}
-            onClick={() => void act("restart_all", {})}
-          />
-        </>
-      )}
-      {mayRefresh && (
-        <IconButton
-          icon="refresh"
-          label={trans.__("List the tools of all servers again")}
-          onClick={() => void act("refresh", {}, trans.__("The tools were listed again."))}
-        />
+      {(full || mayRefresh) && (
+        <MenuButton items={items} label={trans.__("Actions of all servers")} kind="mcp-icon-button">
+          <Icon name="more" />
+        </MenuButton>
       )}
     </div>
   );
@@ -313,46 +307,29 @@ function KnownServers({ withDemo, known: { value, problem, loading, reload } }: 
   };
   const known = value ?? [];
   if (!withDemo && !known.length && !problem) return <></>;
+  const offersDemo = withDemo && ![...known, ...Object.values(servers)].some(({ name }) => name === DEMO.name);
   return (
     <section class="mcp-loadable" aria-label={trans.__("Servers that can be loaded")} aria-busy={loading}>
       {problem && <ProblemBox problem={problem} />}
       {withDemo && value && !known.length && <p class="mcp-muted">{trans.__("No other server is configured.")}</p>}
       <ul>
-        {known.map((server) => (
-          <li key={server.name} class="mcp-card-line">
-            <span class="mcp-card-name">
-              <Emblem server={server.name} />
-              <span class="mcp-ellipsis">{singleLine(server.name)}</span>
-            </span>
-            <span
-              class="mcp-muted mcp-ellipsis"
-              title={[server.where, server.source]
-                .filter(Boolean)
-                .map((each) => singleLine(each ?? ""))
-                .join("\n")}
-            >
-              {singleLine(server.source)}
-            </span>
-            <span class="mcp-row-action">
-              <Button label={trans.__("Load %1", singleLine(server.name))} onClick={() => void load(server.name)}>
-                {trans.__("Load")}
-              </Button>
-            </span>
-          </li>
-        ))}
-        {withDemo && !servers["demo"] && !known.some((server) => server.name === "demo") && (
-          <li class="mcp-card-line">
-            <span class="mcp-card-name">
-              <Emblem server="demo" />
-              <span class="mcp-ellipsis">{"demo"}</span>
-            </span>
-            <span class="mcp-muted mcp-ellipsis">{trans.__("included with ipymcp")}</span>
-            <span class="mcp-row-action">
-              <Button label={trans.__("Load %1", "demo")} onClick={() => void load("demo")}>
-                {trans.__("Load")}
-              </Button>
-            </span>
-          </li>
+        {[...known, ...(offersDemo ? [{ ...DEMO, source: trans.__("included with ipymcp") }] : [])].map(
+          ({ name, where, source }) => (
+            <li key={name} class="mcp-card-line">
+              <span class="mcp-card-name">
+                <Emblem server={name} />
+                <span class="mcp-ellipsis">{singleLine(name)}</span>
+              </span>
+              <span class="mcp-muted mcp-ellipsis" title={[where, source].filter(Boolean).map(singleLine).join("\n")}>
+                {singleLine(source)}
+              </span>
+              <span class="mcp-row-action">
+                <Button label={trans.__("Load %1", singleLine(name))} onClick={() => void load(name)}>
+                  {trans.__("Load")}
+                </Button>
+              </span>
+            </li>
+          ),
         )}
       </ul>
     </section>

@@ -192,26 +192,30 @@ function Notice(): JSX.Element {
 
 /** Server counts and connection state in one line. */
 function StatusLine(): JSX.Element {
+  const { scope } = usePanel().model;
   const state = useSelect((each) => each);
   const servers = Object.values(state.servers);
   const ready = servers.filter((server) => server.state === "ready").length;
   const failed = servers.filter((server) => server.state === "error").length;
   const now = mode(state);
+  // Beside a sidebar JupyterLab's status bar counts them.
+  const counts = scope.client === "cell" && servers.length > 0;
   const words = [
-    servers.length > 0 && trans.__("%1 of %2 ready", count(ready), count(servers.length)),
-    failed > 0 && trans.__("%1 failed", count(failed)),
-    state.hello && now === "view" && trans.__("read-only"),
-    state.hello && now === "run" && trans.__("servers cannot be changed here"),
+    counts && trans.__("%1 of %2 ready", count(ready), count(servers.length)),
+    counts && failed > 0 && trans.__("%1 failed", count(failed)),
+    state.hello && now === "view" && trans.__("Read-only"),
+    state.hello && now === "run" && trans.__("Servers cannot be changed here"),
   ];
   const link = {
-    connecting: trans.__("connecting\u2026"),
+    connecting: trans.__("Connecting\u2026"),
     busy: state.connection.reason ?? "",
-    closed: trans.__("not connected"),
-    open: state.waiting ? trans.__("the kernel is busy; replies will be delayed") : "",
+    closed: trans.__("Not connected"),
+    open: state.waiting ? trans.__("The kernel is busy; replies will be delayed") : "",
   }[state.connection.state];
+  const summary = words.filter(Boolean).join(" · ");
   return (
-    <div class="mcp-status">
-      <span>{words.filter(Boolean).join(" · ")}</span>
+    <div class={`mcp-status${summary || link ? "" : " mcp-visually-hidden"}`}>
+      <span>{summary}</span>
       <span class="mcp-ellipsis mcp-connection-state" role="status" title={visible(link)}>
         {visible(link)}
       </span>

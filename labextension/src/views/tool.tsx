@@ -9,7 +9,10 @@ import { problemOf } from "../store";
 import { singleLine, visible } from "../text";
 import { trans } from "../translation";
 import { useRequest, useLoaded, useAllowed, useInsert, usePanel, useSelect } from "./context";
-import { Badges, Button, CallProgress, Disclosure, Lines, ProblemBox, SubmitButton } from "./parts";
+import { Icon } from "./icons";
+import type { MenuItem } from "./menu";
+import { MenuButton } from "./menu";
+import { Badges, Button, CallProgress, Lines, ProblemBox, SubmitButton } from "./parts";
 import { PreviewView } from "./preview";
 import { Prose } from "./prose";
 
@@ -33,6 +36,16 @@ export function ToolView({ row, draft, onChange }: { row: ToolRow; draft: Draft;
   const full = useAllowed("enable_tools");
   const mayCall = useAllowed("call");
   const act = useRequest();
+  const [schemaShown, setSchemaShown] = useState(false);
+  const items = (): MenuItem[] => [
+    {
+      label: schemaShown ? trans.__("Hide schema") : trans.__("Show schema"),
+      onChoose: () => setSchemaShown(!schemaShown),
+    },
+    ...(full
+      ? [{ label: row.disabled ? trans.__("Enable") : trans.__("Disable"), onChoose: () => void toggle() }]
+      : []),
+  ];
   const toggle = async (): Promise<void> => {
     await act(row.disabled ? "enable_tools" : "disable_tools", { tools: [{ server, tool: name }] });
     onChange();
@@ -44,11 +57,9 @@ export function ToolView({ row, draft, onChange }: { row: ToolRow; draft: Draft;
           <span class="mcp-muted">{singleLine(server)}.</span>
           {singleLine(name)}
         </h3>
-        {full && (
-          <Button quiet onClick={() => void toggle()}>
-            {row.disabled ? trans.__("Enable") : trans.__("Disable")}
-          </Button>
-        )}
+        <MenuButton items={items} label={trans.__("Actions of %1", singleLine(name))} kind="mcp-icon-button">
+          <Icon name="more" />
+        </MenuButton>
       </div>
       {tool.title && tool.title !== name && <div>{singleLine(tool.title)}</div>}
       <div class="mcp-badges">
@@ -70,23 +81,16 @@ export function ToolView({ row, draft, onChange }: { row: ToolRow; draft: Draft;
       ))}
       {tool.description && <Description text={tool.description} />}
       {problem && <ProblemBox problem={problem} onRetry={reload} />}
-      {value && (
-        <Disclosure title={trans.__("Schema")}>
-          {() => (
+      {schemaShown && value && (
+        <>
+          <Lines label={trans.__("Schema")} text={visible(JSON.stringify(value.schema ?? ANY_OBJECT, null, 2))} />
+          {value.output_schema && (
             <>
-              <Lines label={trans.__("Schema")} text={visible(JSON.stringify(value.schema ?? ANY_OBJECT, null, 2))} />
-              {value.output_schema && (
-                <>
-                  <div class="mcp-muted">{trans.__("Output schema")}</div>
-                  <Lines
-                    label={trans.__("Output schema")}
-                    text={visible(JSON.stringify(value.output_schema, null, 2))}
-                  />
-                </>
-              )}
+              <div class="mcp-muted">{trans.__("Output schema")}</div>
+              <Lines label={trans.__("Output schema")} text={visible(JSON.stringify(value.output_schema, null, 2))} />
             </>
           )}
-        </Disclosure>
+        </>
       )}
       {value && mayCall && <Runner tool={value} draft={draft} disabled={row.disabled} />}
     </div>
@@ -256,14 +260,17 @@ function Runner({ tool, draft, disabled }: { tool: ToolRow; draft: Draft; disabl
           {trans.__("Run")}
         </SubmitButton>
         {mayInsert && (
-          <>
+          <span class="mcp-split">
             <Button busy={busy} onClick={() => void insert("python")}>
               {trans.__("Insert as code")}
             </Button>
-            <Button busy={busy} onClick={() => void insert("magic")}>
-              {trans.__("Insert as %mcp line")}
-            </Button>
-          </>
+            <MenuButton
+              items={() => [{ label: trans.__("Insert as %mcp line"), onChoose: () => void insert("magic") }]}
+              label={trans.__("Other ways to insert it")}
+            >
+              {"\u25be"}
+            </MenuButton>
+          </span>
         )}
       </SchemaForm>
       <div

@@ -150,7 +150,7 @@ test("without a relay there is a comm, and the panel says when it waits for a ce
   transport.setBusy(true);
   expect(model.store.get().connection).toEqual({
     state: "busy",
-    reason: "a cell is running and this Jupyter server has no relay to the kernel: replies may wait until it ends",
+    reason: "A cell is running and this Jupyter server has no relay to the kernel: replies may wait until it ends",
   });
   transport.setBusy(false);
   expect(model.store.get().connection).toEqual({ state: "open" });
