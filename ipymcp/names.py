@@ -161,6 +161,14 @@ def selects(patterns: Sequence[str], names: Sequence[str]) -> bool:
     return selected
 
 
+def _abbreviates(word: str, name: str) -> bool:
+    """Whether a word is short for a name: it has the name's first and last letters, and its others in their order."""
+    if not (_MIN_PART <= len(word) <= _MAX_ABBREVIATION and len(name) <= 3 * len(word)):
+        return False
+    letters = iter(name)
+    return name[:1] == word[0] and name[-1:] == word[-1] and all(letter in letters for letter in word)
+
+
 def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     """Suggest similar names as `did you mean 'a' or 'b'?`, or return the empty string."""
     import difflib
@@ -168,8 +176,7 @@ def nearest(word: str, candidates: Iterable[str], *, limit: int = 3) -> str:
     if len(word) > _MAX_WORD:
         return ""
     known = list(dict.fromkeys(candidates))
-    letters = re.compile(f"{'.*?'.join(map(re.escape, word))}") if _MIN_PART <= len(word) <= _MAX_ABBREVIATION else None
-    near = [name for name in known if letters and len(name) <= 3 * len(word) and letters.fullmatch(name)][:limit]
+    near = [name for name in known if _abbreviates(word, name)][:limit]
     near = near or difflib.get_close_matches(word, known, n=limit, cutoff=0.6)
     if not near:
         folded = word.casefold()

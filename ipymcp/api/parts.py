@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -109,9 +108,8 @@ class McpParts:
 
     def load_for_use(self, path: str) -> None:
         """Load the configured server that a path, as `Host.resolve` takes it, begins with, if it is not loaded."""
-        separators = "|".join(map(re.escape, SEPARATORS))
         paths = {path, NAMESPACE.sub("", path, count=1)}
-        beginnings = {text[: match.start()] for text in paths for match in re.finditer(separators, text)} | paths
+        beginnings = {text[:at] for text in paths for at in range(len(text)) if text.startswith(SEPARATORS, at)} | paths
         servers = sorted(beginnings, key=len, reverse=True)[:_MAX_SERVERS]
         if any(name in self.host.sessions or name in self.host.aliases().values() for name in servers):
             return

@@ -202,5 +202,5 @@ async def _cancel(panel: Panel, view: View, message: CancelFields) -> None:
     if call is None:
         raise UnknownName(f"no call {message.call} is running", hint="it may have finished")
     if isinstance(call, Call):  # and no map
-        call.cancelled_in = "the panel"
+        call.where_cancelled = "the panel"
     call.cancel()

@@ -89,7 +89,6 @@ class Call(Generic[T]):
         "_services",
         "_span",
         "arguments",
-        "cancelled_in",
         "cell",
         "done",
         "is_edited",
@@ -101,6 +100,7 @@ class Call(Generic[T]):
         "started",
         "tool",
         "was_sent",
+        "where_cancelled",
     )  # fmt: skip
 
     def __init__(
@@ -140,7 +140,7 @@ class Call(Generic[T]):
         self._client: Client | None = None
         self._permission = permission
         """The permission that is still to be obtained."""
-        self.cancelled_in = ""
+        self.where_cancelled = ""
         """The place where the user cancelled the call, if the error names it."""
         self._receiver = receiver
         self._hooks = hooks
@@ -339,7 +339,7 @@ class Call(Generic[T]):
             return self._give_up("the user cancelled it", self._cancelled())
 
     def _cancelled(self) -> CallCancelled:
-        place = self.cancelled_in
+        place = self.where_cancelled
         return CallCancelled(f"cancelled by you in {place}" if place else f"call {self.number} was cancelled")
 
     @property
