@@ -164,7 +164,7 @@ class _Binder:
             given = {name: value for name, value in cells if name in self._required or not is_missing(value)}
             if isinstance(row, _PartRow):
                 given = {name: value for name, value in given.items() if name in self._names and name not in constants}
-            return self._encode({**constants, **given})
+            return self._encode({**given, **constants})
         values = cast("tuple[Any, ...]", row) if isinstance(row, tuple) else (row,)
         if len(values) > len(self._positional):
             return types.encode(self._schema.bind(values, constants))  # raises the error about too many arguments

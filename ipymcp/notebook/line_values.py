@@ -253,6 +253,10 @@ def parse_arguments(
             raise LineError(_not_a_pair(words, index, names), word.start)
         if word.key in arguments:
             raise LineError(f"{word.key} is given twice", word.start)
+        if word.value.endswith(",") and not word.quoted and any(other.key for other in words[index + 1 : index + 2]):
+            text = word.value[:-1]
+            problem = f"{word.raw} ends with a comma, but blanks separate arguments"
+            raise LineError(f'{problem}: {word.key}={text}, or {word.key}="{word.value}" with it', word.start)
         value = read_value(word, namespaces)
         if isinstance(value, NotebookObject):
             arguments[word.key] = value.value

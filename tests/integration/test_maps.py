@@ -182,6 +182,8 @@ def test_columns_and_constants_are_bound_by_name(mcp: Mcp) -> None:
     mapped = mcp.rows.read.map(table, columns={"key": "word"}, times=5)
     assert [row.data["times"] for row in mapped.results if row] == [5, 5]
     assert [row.data["length"] for row in mapped.results if row] == [2, 1]
+    mapped = mcp.rows.read.map([{"key": "ab", "times": 1}, {"key": "c"}], times=5)
+    assert [row.data["times"] for row in mapped.results if row] == [5, 5]
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pa.table, lambda columns: pl.DataFrame(columns).lazy()])

@@ -156,6 +156,7 @@ def test_arguments_keep_their_order_and_keys() -> None:
         ("table='a' b", "b is not key=value: write limit=b", 10),
         ("{n}/a.txt", "{n}/a.txt is not key=value: write table={n}/a.txt", 0),
         ("a=1 a=2", "a is given twice", 4),
+        ("a=hi, b=2", 'a=hi, ends with a comma, but blanks separate arguments: a=hi, or a="hi," with it', 0),
         ("table=“two words” limit=1", '“ is a curly quote: write table="two words"', 0),
         ("table=\u2018two words\u2019", "\u2018 is a curly quote: write table='two words'", 0),
         ("table=”x”", "” is a curly quote: write table=\"x\"; to send them, write table='”x”'", 0),
