@@ -390,6 +390,12 @@ def _read_body(text: str, namespaces: Namespaces) -> object:
         found, value = _read_json5(text)
         if found:
             return value
+        members = tree.body.keys if isinstance(tree.body, ast.Dict) else []
+        key = next((key for key in members if isinstance(key, ast.Name)), None)
+        if key is not None and not any(key.id in namespace for namespace in namespaces):
+            place = f"line {key.lineno}, column {key.col_offset + 1}"
+            hint = f'names and texts have quotes in braces: "{key.id}"'
+            raise ArgumentError(f"{place}: the notebook has no name {key.id!r}", argument=key.id, hint=hint)
     return evaluate(tree, "the body", namespaces, located=True)
 
 

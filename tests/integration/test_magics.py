@@ -315,7 +315,7 @@ def test_a_mistyped_line_says_where_and_what_to_type(kernel: Kernel) -> None:
         ("%mcp policy dny demo.slow", "there is no %mcp policy dny; did you mean 'deny'?"),
         ("%mcp policy demo.slow demo.echo", "demo.echo is one too many; usage: %mcp policy SERVER.TOOL"),
         ("%mcp logs -n many", "-n needs a number, not 'many'"),
-        ("%mcp cancel all", "a call is named by its number, not 'all'"),
+        ("%mcp cancel all", "a call is named by its number, not 'all'; without one, all are cancelled"),
         ("%mcp help tolls", "there is no %mcp tolls; did you mean 'tools'?"),
         ("%%mcp tools\nx", "%mcp tools takes no cell: write it with one %"),
     ],

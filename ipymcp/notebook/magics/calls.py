@@ -227,7 +227,8 @@ def _cancel(request: MagicRequest) -> None:
     number = None
     if request.names:
         if not request.names[0].isdigit():
-            raise LineError(f"a call is named by its number, not {request.names[0]!r}", request.words[0].start)
+            problem = f"a call is named by its number, not {request.names[0]!r}; without one, all are cancelled"
+            raise LineError(problem, request.words[0].start)
         number = int(request.names[0])
     count = request.mcp.cancel(number)
     request.report(f"cancelled {counted(count, 'call')}" if count else "no call is running")

@@ -186,6 +186,8 @@ def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
         raise LineError(f"there is no %mcp {word.text}; {hint}", word.start)
     if server in host_of(mcp).discovery.peek().servers:
         raise LineError(f"there is no %mcp {word.text}; {host_of(mcp).missing_hint(server)}", word.start)
+    if word.text in _SHOW_SERVERS and (what := text.partition(word.raw)[2].strip().partition(" ")[0]) in MODULES:
+        raise LineError(f"%mcp {what} lists them", word.start)
     if word.text in _SHOW_SERVERS:
         raise LineError(f"%mcp {word.text} takes no arguments; %mcp help lists the words", word.start)
     if program(word.raw).is_launcher:
@@ -194,6 +196,10 @@ def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
         raise LineError(f"there is no %mcp {word.text}; did you mean %mcp load {text.strip()}?", word.start)
     if is_foreign_command(text):
         raise LineError(f"this is a command of another program: %mcp load {text.strip()}", word.start)
+    owner = next((name for name, session in host_of(mcp).sessions.items() if session.catalog.find(word.text)), None)
+    if owner is not None and word.text.casefold() not in _SYNONYMS:
+        line = f"{owner}.{text.strip()}"
+        raise LineError(f"there is no %mcp {word.text}; a tool is called by: %mcp call {line}", word.start)
     raise _unknown(word.text, word.start)
 
 
