@@ -56,6 +56,9 @@ OTHER_NAMES = {
     **dict.fromkeys(("read_resource", "get_resource"), "mcp.read('SERVER', 'URI')"),
     "get_prompt": "mcp.prompt('SERVER', 'NAME', {…})",
     **dict.fromkeys(("connect", "open", "start_server"), "mcp.load(…) loads and starts a server"),
+    **dict.fromkeys(("add_server", "register"), "mcp.load(…) loads a server, mcp.add(…) also keeps it"),
+    **dict.fromkeys(("reload", "reconnect"), "mcp.restart('SERVER') starts a server again"),
+    **dict.fromkeys(("remove", "remove_server"), "mcp.unload('SERVER') removes a server"),
     "chat": "mcp.ask('…') asks a model",
 }
 """Hints for attributes that neither `mcp` nor a server has, but people expect."""

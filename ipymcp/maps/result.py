@@ -9,19 +9,20 @@ import threading
 import time
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, overload
 
-from ipymcp.errors import McpError, render_briefly
+from ipymcp.errors import ArgumentError, McpError, render_briefly
 from ipymcp.maps.request import SHOWN_ERRORS
 from ipymcp.maps.run import NOT_CALLED, ROW_STATES, RowOutcome, message_of
 from ipymcp.maps.running import CACHED, REDRAW_INTERVAL, RunningMap, not_called_error, use_executor
+from ipymcp.results.content import FRAME_NAMES
 from ipymcp.results.frames import columns_frame, merged, result_columns, with_columns
 from ipymcp.results.tables import Table, TableView
 from ipymcp.runtime.waiting import Waiter
 from ipymcp.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ipymcp.maps.request import MapRequest
     from ipymcp.maps.run import Job, MapRun, RowState
@@ -57,6 +58,11 @@ class MapResult(TableView):
     """
 
     is_untrusted: bool = True
+    _other_names: ClassVar[Mapping[str, str]] = {
+        **FRAME_NAMES,
+        **dict.fromkeys(("failed", "failures", "error"), "use .errors"),
+        **dict.fromkeys(("data", "succeeded", "successes", "values"), "use .results, or .df"),
+    }
 
     def __init__(self, request: MapRequest) -> None:
         if request.settings.stops_at_error:
@@ -88,6 +94,14 @@ class MapResult(TableView):
 
     def __bool__(self) -> bool:
         return True
+
+    def __iter__(self) -> Iterator[ToolResult]:
+        return (self[row] for row in range(len(self)))
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        """Refuse to become a column or an array: pandas would put the whole map into every cell."""
+        hint = ".df has the input's columns with the results', and .results a list"
+        raise ArgumentError(f"{self._request.name}.map: a map is no column", hint=hint)
 
     @overload
     def __getitem__(self, row: int) -> ToolResult: ...

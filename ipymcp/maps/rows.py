@@ -35,6 +35,13 @@ OPTIONS: Final = frozenset(
 """Options of a map, which are suggested for a misspelt argument."""
 
 
+_OTHER_OPTIONS: Final = {
+    **dict.fromkeys(("batch_size", "max_workers", "n_jobs", "processes", "threads", "workers"), "write concurrency=…"),
+    "timeout": "it is an option of the calls: ….options(timeout=…).map(…)",
+}
+"""Options of other libraries' maps, and what is written here instead."""
+
+
 class RowProblem(NamedTuple):
     """A row that does not fit the tool.
 
@@ -147,6 +154,7 @@ class _Binder:
         for name in () if schema.is_open else (*columns, *constants):
             if name not in self._names:
                 near = nearest(name, self._names | OPTIONS) if isinstance(cast("object", name), str) else None
+                near = _OTHER_OPTIONS.get(name) or near
                 hint = near or (f"it has {', '.join(sorted(self._names))}" if self._names else "it takes none")
                 raise self.error(f"no argument {shown(name)}", hint)
         if twice := next((name for name in columns if name in constants), None):

@@ -18,6 +18,7 @@ import inspect
 import math
 import re
 import textwrap
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct, field, structs
@@ -289,6 +290,20 @@ _VALUE = re.compile(r"""(?:=|\s++)(?:"(?:[^"]|"")*+"|'(?:[^']|'')*+'|\S+)""")
 _NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
 
+def in_quotes(key: str, value: str) -> str:
+    """Write an argument of a line, in quotes if its value has blanks or quotes."""
+    if not re.search(r"[\s'\"]", value) or (value[:1] in ("'", '"') and value[-1:] == value[0] and len(value) > 1):
+        return f"{key}={value}"
+    return f"{key}='{value}'" if '"' in value else f'{key}="{value}"'
+
+
+def value_with_blanks(words: Sequence[Word], index: int) -> str:
+    """Write the argument of a word with the words that follow it up to the next argument as its value."""
+    word = words[index]
+    rest = takewhile(lambda other: other.key is None, words[index + 1 :])
+    return in_quotes(word.key or "", " ".join([word.value, *(other.raw for other in rest)]))
+
+
 class Option(Struct, frozen=True):
     """One option.
 
@@ -417,6 +432,11 @@ class Syntax(Struct, frozen=True):
         rest = iter(words)
         for word in rest:
             if word.key is None and _OPERATORS.match(word.raw):
+                at = words.index(word)
+                compared = next(iter(words[at + 1 :]), None) if self.arguments and word.raw[0] in "<>" and at else None
+                if compared is not None and words[at - 1].key and (compared.quoted or _NUMBER.fullmatch(compared.raw)):
+                    problem = f"{word.raw} is outside the value, which has blanks"
+                    raise LineError(f"{problem}: write {value_with_blanks(words, at - 1)}", word.start)
                 line = f"r = %mcp {self.word} … keeps the result, for Python"
                 instead = "write a line for each command" if word.raw in _SEPARATORS else line
                 raise LineError(f"{word.raw} is for a shell; {instead}", word.start)

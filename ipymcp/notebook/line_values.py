@@ -27,7 +27,7 @@ from msgspec import Struct
 from ipymcp.config.config_files import JSON5_MAX_BYTES, without_comments
 from ipymcp.errors import ArgumentError
 from ipymcp.names import nearest
-from ipymcp.notebook.line_syntax import LineError
+from ipymcp.notebook.line_syntax import LineError, in_quotes, value_with_blanks
 
 if TYPE_CHECKING:
     from ipymcp.notebook.line_syntax import Word
@@ -292,7 +292,9 @@ def _not_a_pair(words: Sequence[Word], index: int, names: Sequence[str]) -> str:
     if word.is_body and re.search(r"\}\s", word.raw):
         return "what begins with { is the rest of the line: write key=value before it"
     if word.quoted and word.value.partition("=")[0] in names:
-        return f"{problem}: write {word.value}"
+        return f"{problem}: write {in_quotes(*word.value.split('=', 1))}"
+    if word.raw.startswith(("=", "!=")) and before is not None and before.key is not None and not before.quoted:
+        return f"{problem}: quote a value that has blanks: {value_with_blanks(words, index - 1)}"
     if word.raw.startswith("=") or (after is not None and after.raw.startswith("=")):
         key = word.raw if not word.raw.startswith("=") else before.raw if before is not None else "NAME"
         return f"{problem}: write {key}=VALUE, without blanks around the ="

@@ -221,14 +221,19 @@ class _Meta(Struct, rename={"meta": "_meta"}):
 
 
 _DATA, _FRAME = "use .data", "use .df, or .table().records for dicts"
-_IN_FRAME = "use .df, which has it"
+FRAME_NAMES = {
+    **dict.fromkeys(("columns", "describe", "groupby", "head", "iloc", "loc"), "use .df, which has it"),
+    **dict.fromkeys(("merge", "plot", "query", "shape", "sort_values", "tail"), "use .df, which has it"),
+    **dict.fromkeys(("to_csv", "to_excel", "to_html", "to_json", "to_markdown"), "use .df, which has it"),
+    **dict.fromkeys(("join", "to_numpy", "to_parquet"), "use .df, which has it"),
+}
+"""Hints for attributes of a DataFrame."""
 _OTHER_NAMES = {
+    **FRAME_NAMES,
     **dict.fromkeys(("json", "output", "parsed", "result", "structuredContent", "structured_content", "value"), _DATA),
     **dict.fromkeys(("dataframe", "frame", "to_df", "to_pandas", "to_polars"), "use .df"),
-    **dict.fromkeys(("columns", "describe", "groupby", "head", "iloc", "loc"), _IN_FRAME),
-    **dict.fromkeys(("merge", "plot", "query", "shape", "sort_values", "tail"), _IN_FRAME),
-    **dict.fromkeys(("to_csv", "to_excel", "to_html", "to_json", "to_markdown", "to_numpy", "to_parquet"), _IN_FRAME),
-    **dict.fromkeys(("to_dict", "to_list"), _DATA),
+    **dict.fromkeys(("dict", "model_dump", "to_dict", "to_list"), _DATA),
+    "index": "use .df, which has it",
     **dict.fromkeys(("records", "rows"), _FRAME),
     **dict.fromkeys(("image", "png"), "use .images[0]"),
     **dict.fromkeys(("isError", "error"), "use .is_error; the words are in .text"),

@@ -6,14 +6,14 @@ import math
 import unicodedata
 from abc import abstractmethod
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from ipymcp.argument_checks import missing_attribute
 from ipymcp.masking import masks
 from ipymcp.text import cut, escaped, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 L = TypeVar("L", bound="NotPicklable")
@@ -38,6 +38,9 @@ class NotPicklable:
 class TableView(NotPicklable):
     """Base class of objects that are displayed as a table."""
 
+    _other_names: ClassVar[Mapping[str, str]] = {}
+    """What to write for attributes that it does not have, but people expect."""
+
     @property
     @abstractmethod
     def table(self) -> Table:
@@ -51,7 +54,7 @@ class TableView(NotPicklable):
     if not TYPE_CHECKING:  # for type checkers it has no other attributes
 
         def __getattr__(self, name: str) -> Any:
-            return missing_attribute(self, name, type(self).__name__)
+            return missing_attribute(self, name, type(self).__name__, self._other_names)
 
     def __repr__(self) -> str:
         return repr(self.table)

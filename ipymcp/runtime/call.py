@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ipymcp.argument_checks import TIMEOUT, checked
+from ipymcp.argument_checks import TIMEOUT, checked, missing_attribute
 from ipymcp.errors import (
     CallCancelled,
     CallError,
@@ -55,6 +55,13 @@ _PAUSE_POLL = 0.25
 _MAX_MISSED_POLLS = 3
 """Number of polls of a task that may go unanswered before its call times out."""
 _INTERRUPTED = "the user interrupted it"
+_OTHER_NAMES = {
+    **dict.fromkeys(("data", "df", "images", "text", "value"), "its result has that: .result().text, .data or .df"),
+    **dict.fromkeys(("abort", "kill", "stop", "terminate"), "use .cancel()"),
+    **dict.fromkeys(("get", "join", "wait"), "use .result(), or await the call"),
+    **dict.fromkeys(("is_done", "state", "status"), "use .done, and .progress"),
+}
+"""Hints for attributes that a call does not have, but people expect."""
 
 
 class Call(Generic[T]):
@@ -156,6 +163,11 @@ class Call(Generic[T]):
     def __repr__(self) -> str:
         state = "done" if self.done else "running"
         return one_line(f"<Call {self.number} {self.session.name}.{self.tool}, {state}>")
+
+    if not TYPE_CHECKING:  # for type checkers a call has no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_attribute(self, name, "a call", _OTHER_NAMES)
 
     # -- ways to send the call and to wait for it ---------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from ipymcp.config.programs import program
 from ipymcp.errors import ConfigError, PolicyError, UnknownName
 from ipymcp.names import nearest
 from ipymcp.protocol.transports.addresses import parse_address
+from ipymcp.protocol.types import is_object
 from ipymcp.registry.published import config_document
 from ipymcp.runtime.server_status import State
 from ipymcp.text import quoted
@@ -251,9 +252,11 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any] | Sequence[
     """
     from ipymcp.config.config_files import from_mapping
 
-    items = list(what)
+    items: list[str | os.PathLike[str] | Mapping[str, Any] | Sequence[str]] = list(what)
     if not items:
         return _everything(host)
+    if len(items) == 2 and (own := _named_definition(items[0], items[1], host)) is not None:
+        items = [own]
     definitions: dict[str, ServerDefinition] = {}
     named: list[str] = []
     path: Path | None = None
@@ -299,6 +302,19 @@ def gather(what: Iterable[str | os.PathLike[str] | Mapping[str, Any] | Sequence[
     definitions.update(_valid(pending))
     lines += [line for line in _unused_lines(definitions.values(), host) if line not in lines]
     return LoadRequest(list(definitions.values()), named, lines, links=links)
+
+
+def _named_definition(name: object, value: object, host: Host) -> Mapping[str, Any] | None:
+    """One server from its name and its definition: JSON, a mapping, or a command as a list; None for anything else."""
+    if not isinstance(name, str) or not name or "://" in name or name.split()[1:] or _looks_like_path(name):
+        return None
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        value = _decoded(value)
+    if is_object(value) and is_server(value):
+        return {name: value}
+    if isinstance(value, (list, tuple)):
+        return {name: _command([str(word) for word in cast("Sequence[object]", value)], host).values}
+    return None
 
 
 def _pasted(item: object, available: Mapping[str, object], host: Host) -> PastedServers | None:

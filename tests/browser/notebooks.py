@@ -110,7 +110,9 @@ class Notebook:
         self._do("await notebook.sessionContext.shutdown()")
 
     def _do(self, script: str, argument: Any = None) -> Any:
-        body = f"async ([path, argument]) => {{ {_FIND} const notebook = find(path); {script} }}"
+        # The page keeps the promise: one that nothing there refers to may be collected before it is settled.
+        run = f"async ([path, argument]) => {{ {_FIND} const notebook = find(path); {script} }}"
+        body = f"given => (globalThis.pendingOfTest = ({run})(given))"
         return self.page.evaluate(body, [self.path, argument])
 
 

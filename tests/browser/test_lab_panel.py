@@ -177,7 +177,9 @@ def test_a_command_moves_the_focus_to_what_it_opens(open_with_sidebar: WithSideb
     panel.press("Run")
     rows = panel.outcome.get_by_role("table")
     expect(rows).to_be_visible()
-    expect(panel.outcome.get_by_role("button", name="Insert variable")).to_be_in_viewport(ratio=1)
+    expect(panel.outcome.get_by_role("button", name="Insert variable")).to_be_in_viewport(
+        ratio=0.95
+    )  # a part of a pixel
 
 
 def test_a_click_that_a_question_has_overtaken_is_ignored(open_with_sidebar: WithSidebar, page: Page) -> None:

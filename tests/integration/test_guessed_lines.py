@@ -103,6 +103,27 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("map demo.echo rows > x", f"> is for a shell; {KEPT.format('map')}"),
         ("stop nothing && %mcp start nothing", "&& is for a shell; write a line for each command"),
         (
+            "load b -- python -m x && echo ok",
+            "&& is for a shell, and a server's command is started without one; in quotes it is an argument",
+        ),
+        *[
+            (f"load x {dash} python -m x", "the command of a server follows two hyphens: %mcp load x -- python -m x")
+            for dash in ("-", "\u2013", "\u2014")
+        ],
+        (
+            "call demo.query where=island = 'Dream'",
+            "= is not key=value: quote a value that has blanks: where=\"island = 'Dream'\"",
+        ),
+        (
+            "call demo.query \"where=island = 'Dream'\"",
+            "\"where=island = 'Dream'\" is not key=value: write where=\"island = 'Dream'\"",
+        ),
+        (
+            "call demo.query where=body_mass_g > 5400",
+            '> is outside the value, which has blanks: write where="body_mass_g > 5400"',
+        ),
+        ("allow demo.echo", "there is no %mcp allow; did you mean 'policy allow'?"),
+        (
             "call demo.echo text=a -o file",
             f"there is no option -o; {KEPT.format('call').rpartition(',')[0]}, and Python writes it to a file",
         ),
@@ -189,6 +210,17 @@ def test_all_servers_are_loaded_by_the_word_of_other_commands(kernel_name: str, 
 )
 def test_a_body_that_no_one_reads_is_refused(kernel: Kernel, cell: str, message: str) -> None:
     assert kernel.run(cell).stderr.startswith(f"UsageError: {message}\n")
+
+
+def test_a_name_before_a_definition_names_it(kernel: Kernel) -> None:
+    program, *arguments = MISBEHAVING
+    definition = json.dumps({"command": program, "args": arguments})
+    done(kernel, f"%mcp load own8 '{definition}'")
+    done(kernel, f"%mcp load own8 '{definition}'")  # loaded already
+    done(kernel, f"mcp.load('own9', {[program, *arguments]})")
+    assert {name for name in kernel.value("[*mcp]") if name.startswith("own")} >= {"own8", "own9"}
+    assert not [name for name in kernel.value("[*mcp]") if "misbehaving" in name]
+    done(kernel, "%mcp unload own8 own9")
 
 
 def test_a_configured_server_starts_for_any_way_to_write_its_tool(kernel: Kernel) -> None:
@@ -358,6 +390,13 @@ def no_tool(name: str, hint: str) -> tuple[str, str]:
             " env=None, cwd=None, url=None, headers=None)")),
         ("r.to_csv('x')", ("UnknownName: a result has no attribute 'to_csv'", IN_FRAME)),
         ("r.plot", ("UnknownName: a result has no attribute 'plot'", IN_FRAME)),
+        ("m = mcp.demo.echo.map(['a']); m.head()", ("UnknownName: MapResult has no attribute 'head'", IN_FRAME)),
+        ("df['out'] = mcp.demo.echo.map(df)", ("ArgumentError: mcp.demo.echo.map: a map is no column",
+            ".df has the input's columns with the results', and .results a list")),
+        ("mcp.demo.echo.map(df, workers=2)", ("ArgumentError: demo.echo: no argument 'workers'",
+            "write concurrency=…")),
+        ("mcp.demo.echo.submit('a').df", ("UnknownName: a call has no attribute 'df'",
+            "its result has that: .result().text, .data or .df")),
         *[(cell, RESULT) for cell in ("float(r)", "int(r)", "r + 'x'", "'x' + r")],
     ],
 )  # fmt: skip

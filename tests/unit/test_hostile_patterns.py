@@ -350,6 +350,7 @@ def test_every_pattern_takes_linear_time() -> None:
     assert {place: text for place, text in problems.items() if text} == {}
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("text", [r"\s+$", r'"(?:\\.|[^"\\])*"', r"<[^>]*>", r"(a|b|ab)*c", r"-[a-z]*v[a-z]*:"])
 def test_a_pattern_in_quadratic_time_is_found(text: str) -> None:
     assert problem(Pattern(text, 0, is_fullmatch=False), LARGE // 10) is not None

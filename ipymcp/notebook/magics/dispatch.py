@@ -146,6 +146,10 @@ def _run(
         _check_command(word, rest, mcp, text)
     if cell is not None and not known.takes_cell:
         raise LineError(f"%mcp {word} takes no cell: write it with one %", 0)
+    operator = next((each for each in line.command or () if not each.quoted and each.raw in _SHELL_OPERATORS), None)
+    if operator is not None:
+        problem = f"{operator.raw} is for a shell, and a server's command is started without one"
+        raise LineError(f"{problem}; in quotes it is an argument", operator.start)
     parsed = known.syntax.parse(rest)
     if line.command is not None and not known.takes_command:
         raise LineError(f"%mcp {word} takes no command after --", line.command[0].start if line.command else len(text))
@@ -218,6 +222,10 @@ def _check_command(word: str, rest: Sequence[Word], mcp: Mcp, text: str) -> None
     if len(rest) > 1 and rest[1].raw == "mcp" and rest[1].raw not in mcp:
         line = f"%mcp {word} {rest[0].raw} mcp add …"
         raise LineError(f"of the commands of other programs, those that add a server are read: {line}", rest[0].start)
+    dash = next((each for each in rest if each.raw in _DASHES), None)
+    if dash is not None:
+        line = f"%mcp {text[: dash.start]}--{text[dash.end :]}".strip()
+        raise LineError(f"the command of a server follows two hyphens: {line}", dash.start)
     for before, one, following in zip((None, *rest), rest, rest[1:], strict=False):
         if before is not None and before.raw == "--command":
             continue
@@ -236,6 +244,9 @@ def _add_marker(text: str, shown: str, error: LineError) -> str:
     return f"{error}\n  {shown}\n  {' ' * offset}^"
 
 
+_SHELL_OPERATORS = frozenset({"&&", "||", "|", "&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
+_DASHES = frozenset({"-", "\u2013", "\u2014"})
+"""What web pages and typing make of `--`."""
 _SYNONYMS = {
     "install": "add",
     **dict.fromkeys(("run", "invoke", "exec"), "call"),
@@ -248,7 +259,22 @@ _SYNONYMS = {
     **dict.fromkeys(("show", "functions", "methods", "describe", "inspect", "info"), "tools"),
     **dict.fromkeys(("secrets", "token"), "secret"),
     **dict.fromkeys(("settings", "configure"), "config"),
+    **dict.fromkeys(("allow", "permit"), "policy allow"),
+    **dict.fromkeys(("deny", "forbid"), "policy deny"),
+    **dict.fromkeys(("import", "add-from-claude-desktop"), "config import"),
+    **dict.fromkeys(("get", "env"), "config explain"),
+    **dict.fromkeys(("schema", "view", "man", "docs"), "help"),
+    **dict.fromkeys(("debug", "log", "tail"), "logs"),
+    **dict.fromkeys(("down", "quit", "exit", "shutdown"), "stop"),
+    **dict.fromkeys(("up", "login", "auth"), "start"),
+    **dict.fromkeys(("upgrade", "update"), "outdated"),
+    **dict.fromkeys(("ui", "sidebar", "dashboard"), "panel"),
+    **dict.fromkeys(("dev", "serve", "add-json"), "load"),
     "init": "config init",
+    "edit": "config edit",
+    "export": "config export",
+    "test": "call",
+    "ping": "status",
 }
 """Words of other programs, and the subcommand that does the same."""
 _BASIC_WORDS = ("load", "tools", "call", "logs", "stop", "panel", "ask")
