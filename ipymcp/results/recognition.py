@@ -8,6 +8,7 @@ Markdown tables, the tables of psql and other consoles, records below each other
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Any
 
 from ipymcp.argument_checks import shown
@@ -159,12 +160,17 @@ class Tables(TableView):
         return [each.path for each in self.found]
 
 
+_HEADER = re.compile(r"\bheader row\b|\bfirst (?:row|line|list)\b[^.]{0,60}\b(?:header|names?)\b", re.I)
+"""What the description of a list of rows says if its first row has the names of the columns."""
+
+
 def find_tables(data: Any, schema: Any = None) -> Tables:
     """Find the tables of a result.
 
     Args:
         data: The result's data; a text is read as one.
-        schema: The tool's output schema, which names the columns of an empty table.
+        schema: The tool's output schema, which names the columns of an empty table, and may say that the first row of
+            a list of rows has the names.
     """
     if isinstance(data, str):
         values, is_whole = read_values(data)
@@ -179,7 +185,9 @@ def find_tables(data: Any, schema: Any = None) -> Tables:
     if not tables:
         tables = _empty(data, schema)
     if not tables and (whole := _unnamed(data)) is not None:
+        whole = _named_by_first_row(whole, schema)
         return Tables([whole], whole)
+    tables = [_named_by_first_row(table, schema) for table in tables]
     if not tables and is_object(data) and _is_labelled(data):
         return Tables([], None, "its rows or its columns have labels, and which of them cannot be told", _LABELLED_HINT)
     return _main(tables)
@@ -457,15 +465,36 @@ def _sample(schema: Any, member: Any, depth: int) -> Any:
     return _SAMPLES.get(kind) if isinstance(kind, str) else None
 
 
-def _item_members(schema: Any, path: tuple[str, ...]) -> Record:
-    """The properties of the items of the list at a path in a schema."""
+def _named_by_first_row(table: FoundTable, schema: Any) -> FoundTable:
+    """A table without names whose schema says that its first row has them, with these names; any other as it is."""
+    if table.rank > 1 or table.columns is not None or schema is None:
+        return table
+    names = [*table.records[0].values()]
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        return table
+    described = _schema_at(schema, tuple(filter(None, table.path.split("."))))
+    first = described.get("prefixItems")
+    row = _resolved(schema, first[0]) if is_array(first) and len(first) == 1 and "items" in described else {}
+    is_header = row.get("type") == "array" and _resolved(schema, row.get("items")).get("type") == "string"
+    if not is_header and not _HEADER.search(str(described.get("description", ""))):
+        return table
+    return FoundTable(table.path, [dict(zip(names, row.values(), strict=True)) for row in table.records[1:]])
+
+
+def _schema_at(schema: Any, path: tuple[str, ...]) -> Record:
+    """The schema of the value at a path."""
     here = _resolved(schema, schema)
     if not path and is_object(here.get("properties")) and [*here["properties"]] == ["result"]:
         path = ("result",)  # as the official SDK wraps a list
     for key in path:
         members = here.get("properties")
         here = _resolved(schema, members.get(key) if is_object(members) else None)
-    items = _resolved(schema, here.get("items"))
+    return here
+
+
+def _item_members(schema: Any, path: tuple[str, ...]) -> Record:
+    """The properties of the items of the list at a path in a schema."""
+    items = _resolved(schema, _schema_at(schema, path).get("items"))
     members = items.get("properties")
     return members if is_object(members) else {}
 

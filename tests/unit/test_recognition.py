@@ -62,6 +62,26 @@ def test_values_without_names_have_numbered_columns_and_an_index_with_labels_is_
 
 
 @pytest.mark.parametrize(
+    "rows",
+    [
+        {"prefixItems": [{"type": "array", "items": {"type": "string"}}], "items": {"type": "array"}},
+        {"items": {"type": "array"}, "description": "Rows; the first row has the names of the columns."},
+        {"items": {"type": "array"}, "description": "All cells, with a header row."},
+    ],
+)
+def test_a_list_of_rows_has_names_if_its_schema_says_that_the_first_row_has_them(rows: Any) -> None:
+    values = [["a", "b"], [1, "x"], [2, "y"]]
+    schema = {"type": "object", "properties": {"rows": {"type": "array", **rows}}}
+    assert answer(structured={"rows": values, "count": 2}, schema=schema).df.to_dict("records") == TWO
+    wrapped = {"type": "object", "properties": {"result": {"type": "array", **rows}}}
+    assert answer(structured={"result": values}, schema=wrapped).df.to_dict("records") == TWO
+    plain = {"type": "object", "properties": {"result": {"type": "array", "items": {"type": "array"}}}}
+    assert answer(structured={"result": values}, schema=plain).df.columns.tolist() == ["0", "1"]
+    twice = [["a", "a"], [1, "x"]]
+    assert answer(structured={"result": twice}, schema=wrapped).df.columns.tolist() == ["0", "1"]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "| a | b |\n|---|---|\n| 1 | x |\n| 2 | y |\n",
