@@ -48,6 +48,21 @@ class ConfigFiles(TableView):
         """
         return config_edits.explanation(name, self._host.discovery.read(), self._host)
 
+    @checked(project=FLAG)
+    def init(self, *, project: bool = False) -> Path:
+        """Create your own file, with comments and a disabled example: `mcp.config.init()`.
+
+        Args:
+            project: Create the project's file instead.
+
+        Returns:
+            The file.
+
+        Raises:
+            ConfigError: The file exists, or cannot be written.
+        """
+        return config_edits.create_starter_file(self._host, project=project)
+
     @checked(name=TEXT.or_none, definition=MAPPING, project=FLAG)
     def add(self, name: str | None, definition: Mapping[str, Any], *, project: bool = False) -> Path:
         """Write a new server into your own file.

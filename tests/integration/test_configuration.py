@@ -140,7 +140,7 @@ def test_a_starter_file_has_comments_and_a_disabled_example_and_replaces_nothing
         "  %mcp config lists its servers, %mcp config add NAME -- COMMAND ARG… adds one · in: %mcp config init",
     ]
     project(kernel)
-    done(kernel, "%mcp config init --project")
+    done(kernel, "mcp.config.init(project=True)")
     assert json.loads((kernel.folder / "mcp.json").read_text()) == document
 
 
