@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import contextlib
 import json
 import shlex
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import ipymcp
 from tests.conftest import StartKernel
 from tests.environments import ROOT, environment, server_command
 from tests.integration.notebooks import done, error, text
@@ -390,6 +392,33 @@ def test_what_people_paste_is_loaded_from_lines_cells_and_python(start_kernel: S
     assert outcome.error is not None and outcome.error.evalue.startswith(
         "the cell is empty: paste a definition into it"
     )
+
+
+@pytest.mark.parametrize(
+    ("what", "keywords"),
+    [
+        ((f"own -- {shlex.join(MISBEHAVING)}",), {}),
+        (("own", MISBEHAVING), {}),
+        (("own",), {"command": MISBEHAVING[0], "args": MISBEHAVING[1:]}),
+        ((json.dumps({"mcpServers": {"own": {"command": MISBEHAVING[0], "args": MISBEHAVING[1:]}}}),), {}),
+        ((f"claude mcp add own -- {shlex.join(MISBEHAVING)}",), {}),
+    ],
+)
+def test_connect_takes_what_people_have_in_hand(what: tuple[Any, ...], keywords: Any, tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path), ipymcp.connect(*what, **keywords) as mcp:
+        assert [*mcp] == ["own"]
+        assert len(mcp.own) == 13
+
+
+def test_an_address_has_its_headers_from_python_and_from_a_line(start_kernel: StartKernel) -> None:
+    kernel = start_kernel()
+    done(kernel, "%load_ext ipymcp")
+    address = "http://127.0.0.1:9/mcp"  # where no one listens
+    kernel.run(f"mcp.load('a', url={address!r}, headers={{'X-Team': 'birds'}}, wait=False)")
+    kernel.run(f"%mcp load --no-wait --header 'X-Team: birds' b {address}")
+    for name in "ab":
+        explained = text(kernel, f"mcp.config.explain({name!r})")
+        assert address in explained and "birds" in explained, name
 
 
 def test_a_server_from_a_link_is_shown_and_agreed_to_before_it_runs(start_kernel: StartKernel) -> None:
