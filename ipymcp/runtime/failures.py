@@ -47,6 +47,10 @@ _LOST_SESSION = re.compile(
 """Messages of servers that do not know a session any more, with a status from which that cannot be told for sure."""
 _CRLF_SCRIPT = re.compile(r"\benv: .{0,100}\\r\W")
 """The complaint of `env` about an interpreter whose name ends in a carriage return."""
+_NO_ENGINE = re.compile(
+    r"\bdocker daemon running\b|\b(?:connect to|find) (?:the )?(?:Docker|Podman) (?:daemon|socket)", re.I
+)
+"""The complaint of a container program without its engine."""
 _MISSING_MODULE = r"No module named '?([\w.]+)"
 
 
@@ -144,6 +148,8 @@ def _hint(error: ServerError, definition: ServerDefinition, stderr: tuple[str, .
     if variable:
         in_file = f'"env": {{"{variable}": "${{{variable}}}"}} in its definition'
         return f"{variable} is set here but not passed on: add it by --env {variable}, or {in_file}"
+    if any(_NO_ENGINE.search(line) for line in stderr):
+        return f"start Docker or Podman, then %mcp start {name}"
     if any(_CRLF_SCRIPT.search(line) for line in stderr):
         return "the first line of its script ends in a carriage return: save the file with Unix line ends"
     if any(_SDK_2.search(_plain(line)) for line in stderr):

@@ -55,6 +55,13 @@ def explain_death(command: str, *output: str) -> str | None:
     return explain(ConnectionLost("died"), ServerDefinition(name="time", command=command), output, 1).hint
 
 
+def test_a_container_program_without_its_engine_is_told_to_have_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://packages.example")  # which is not the cause
+    line = "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
+    error = explain(StartError("exited"), ServerDefinition(name="time", command="docker"), (line,), 1)
+    assert error.hint == "start Docker or Podman, then %mcp start time"
+
+
 @pytest.mark.parametrize("command", ["python", "python3.12"])
 def test_a_module_that_the_python_on_the_path_lacks_names_this_kernels_python(command: str) -> None:
     output = ("Traceback (most recent call last):", "ModuleNotFoundError: No module named 'mcp_server.time'")
