@@ -310,6 +310,12 @@ def test_the_first_image_beside_other_parts_is_in_the_bundle_itself() -> None:
     assert set(show(text("a"), image(half))) == {"text/html", "text/plain"}
 
 
+def test_rows_as_python_literals_are_shown_as_the_table_that_df_reads() -> None:
+    shown = show(text("[{'name': 'Ada', 'age': 36}, {'name': 'Bob', 'age': None}]"))["text/html"]
+    assert re.findall(r"<th[^>]*>(\w+)</th>", shown)[:2] == ["name", "age"]
+    assert "{" not in re.sub(r"<style>.*?</style>", "", shown) and "Bob" in shown
+
+
 def test_the_rest_of_a_long_text_is_folded() -> None:
     words, lines = show(text("word " * 4_000))["text/html"], show(text("x\n" * 100))["text/html"]
     assert words.count("<details>") == lines.count("<details>") == 1
