@@ -161,7 +161,7 @@ class Tables(TableView):
 
 
 _HEADER = re.compile(r"\bheader row\b|\bfirst (?:row|line|list)\b[^.]{0,60}\b(?:header|names?)\b", re.I)
-"""What the description of a list of rows says if its first row has the names of the columns."""
+"""Words in the description of a list of rows whose first row has the names of the columns."""
 
 
 def find_tables(data: Any, schema: Any = None) -> Tables:

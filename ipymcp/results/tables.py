@@ -39,7 +39,7 @@ class TableView(NotPicklable):
     """Base class of objects that are displayed as a table."""
 
     _other_names: ClassVar[Mapping[str, str]] = {}
-    """What to write for attributes that it does not have, but people expect."""
+    """Hints for attributes that it does not have, but people expect."""
 
     @property
     @abstractmethod

@@ -71,7 +71,7 @@ def test_help_about_a_word_is_found_as_anywhere(kernel: Kernel) -> None:
         ("Connect demo", "there is no %mcp Connect; did you mean 'load'?"),
         ("status demo", "%mcp status takes no arguments; %mcp help lists the words"),
         ("list tools", "%mcp tools lists them"),
-        ("echo text=hi", "there is no %mcp echo; a tool is called by: %mcp call demo.echo text=hi"),
+        ("echo text=hi", "there is no %mcp echo; a tool is called by: %mcp call demo.echo …"),
         ("load --env X", "--env needs a server; usage: %mcp load --env … NAME, or … [NAME] -- COMMAND"),
         ("config update cfgd timeut=60", "a server has no setting timeut; did you mean 'timeout'?"),
         ("config add z timeut=60 -- x", "a server has no setting timeut; did you mean 'timeout'?"),

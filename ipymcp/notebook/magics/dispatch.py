@@ -19,7 +19,7 @@ from ipymcp.masking import mask
 from ipymcp.names import SEPARATORS, nearest
 from ipymcp.notebook.line_syntax import Command, LineError, MagicRequest, Syntax, split_pasted, split_text, tokenize
 from ipymcp.setup.load_request import DOCUMENTS
-from ipymcp.text import cut, visible
+from ipymcp.text import cut, quoted, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,8 +202,8 @@ def _find_command(word: Word | None, mcp: Mcp, text: str) -> Command:
         raise LineError(f"this is a command of another program: %mcp load {text.strip()}", word.start)
     owner = next((name for name, session in host_of(mcp).sessions.items() if session.catalog.find(word.text)), None)
     if owner is not None and word.text.casefold() not in _SYNONYMS:
-        line = f"{owner}.{text.strip()}"
-        raise LineError(f"there is no %mcp {word.text}; a tool is called by: %mcp call {line}", word.start)
+        path = quoted(f"{owner}.{word.text}")
+        raise LineError(f"there is no %mcp {word.text}; a tool is called by: %mcp call {path} …", word.start)
     raise _unknown(word.text, word.start)
 
 
@@ -246,7 +246,7 @@ def _add_marker(text: str, shown: str, error: LineError) -> str:
 
 _SHELL_OPERATORS = frozenset({"&&", "||", "|", "&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
 _DASHES = frozenset({"-", "\u2013", "\u2014"})
-"""What web pages and typing make of `--`."""
+"""Dashes that web pages put in place of `--`."""
 _SYNONYMS = {
     "install": "add",
     **dict.fromkeys(("run", "invoke", "exec"), "call"),
