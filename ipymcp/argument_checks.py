@@ -29,7 +29,7 @@ R = TypeVar("R")
 _MAX_COUNT: Final = 2**63 - 1
 _MAX_SECONDS: Final = 1e9
 """About thirty years: sums of such times stay exact, and no clock overflows."""
-_EXAMPLE: Final = re.compile(r"`(mcp\.\w+\(.*?\))`")
+_EXAMPLE: Final = re.compile(r"`(mcp\.\w+\([^`]*\))`")
 """The example of a call in the first line of a docstring."""
 _UNEXPECTED: Final = re.compile(r"got an unexpected keyword argument '(.*)'")
 
