@@ -70,9 +70,11 @@ class ServerTools(NotPicklable):
     The server's state, its logs and the methods to start and stop it are in `mcp.servers["SERVER"]`.
     """
 
+    _factory: ToolFactory
+    _name: str
+
     def __init__(self, factory: ToolFactory, name: str) -> None:
-        self._factory = factory
-        self._name = name
+        vars(self).update(_factory=factory, _name=name)  # past `__setattr__`, as each `mcp.SERVER` makes one
 
     @property
     def resources(self) -> Resources:

@@ -92,7 +92,7 @@ class MapStream:
                     await reader.run(window.send())
                 for pair in window.ready():
                     yield pair
-                while window.is_waiting:
+                while window.is_waiting and not window.has_room:  # a row that was read makes room for another
                     await reader.wait(window.close)
             window.check()
         except (KeyboardInterrupt, asyncio.CancelledError) as error:

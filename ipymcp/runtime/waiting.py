@@ -59,7 +59,9 @@ class Interrupts:
         if self._is_installed:
             self._is_installed = False
             set_signal(signal.SIGINT, self._previous)
-        if self._is_pending and not isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt):
+            self._is_pending = False  # a second one meanwhile is not another interrupt of the next wait
+        elif self._is_pending:
             self._handle_pending()
 
     def _install(self) -> None:
@@ -190,7 +192,9 @@ class Waiter(Interrupts, WaitingCaller):
     def __enter__(self) -> Waiter:
         thread = threading.current_thread()
         is_main = thread is threading.main_thread()
-        if is_main:  # first: a caller that an interrupt leaves registered would be asked questions for ever
+        if (
+            is_main
+        ):  # before it is registered: an interrupt in between would leave it there, and questions would go to it
             self._install()
         self._begin(thread, is_main=is_main)
         return self
